@@ -1,0 +1,14 @@
+"""A user's mistake: one sentence that names the key, the value given and the legal ones."""
+
+from collections.abc import Iterable
+
+
+class Mistake(Exception):
+    """Bad input from the user: the command prints it on one line and exits with code 2, before any work starts."""
+
+
+def unknown(key: str, value: object, legal: Iterable[object]) -> Mistake:
+    """Build the mistake of a value outside a finite set; the set is listed, in order, up to forty names."""
+    names = [str(name) for name in legal]
+    shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+    return Mistake(f"{key}: {value!r} is not one of: {shown}.")

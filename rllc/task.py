@@ -1,0 +1,131 @@
+"""What is measured (Task) and what comes out (Estimate): the two values that cross every border of the pipeline."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = 1  # part of every key: raise it when the meaning of an old number changes
+SCHEMA = 1  # of the result files
+
+HEALTH = ("ok", "suspect", "short", "diverged")
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Options of the chains; each of them changes the number, so each is part of the key.
+
+    The update is w ← w − lr/2 · (nbeta ∇ℓ_batch(w) + gamma (w − w*)) + √lr · ξ on the part's own weights, and the
+    estimate nbeta · (mean of ℓ(w_t) − ℓ(w*)) over chains and kept draws.
+
+    Attributes:
+        lr: step size ε.
+        nbeta: inverse temperature times dataset size, nβ.
+        gamma: strength γ of the Gaussian localisation at w*.
+        chains: independent chains C.
+        draws: draws kept per chain S, counted after burn-in and thinning.
+        burn_in: steps before the first kept draw.
+        every: steps from one kept draw to the next.
+        batch: rows of a minibatch.
+        batches: "own" gives each chain minibatches of its own, "shared" one sequence to all chains.
+        reference: "paired" evaluates ℓ(w*) on the very rows of each minibatch, "batches" on separate ones.
+        reference_batches: how many separate minibatches make the reference; unused when paired.
+        dtype: of weights and products.
+        backend: what runs the chains.
+    """
+
+    lr: float
+    nbeta: float
+    gamma: float
+    chains: int
+    draws: int
+    burn_in: int
+    batch: int
+    every: int = 1
+    batches: str = "own"
+    reference: str = "paired"
+    reference_batches: int = 16
+    dtype: str = "float32"
+    backend: str = "torch"
+
+    @property
+    def steps(self) -> int:
+        """Loss evaluations of one chain: the last draw needs no update after it."""
+        return self.burn_in + (self.draws - 1) * self.every + 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """One number to measure: exactly what changes it, nothing else.
+
+    Attributes:
+        run: name of the training run.
+        weights: content hash of the checkpoint.
+        step: training step of the checkpoint.
+        part: glob over the parameter names, as "L1H6".
+        dataset: name of the token distribution.
+        rows: content hash of its estimation rows.
+        metric: what is measured, as "llc".
+        seed: seed of minibatches and noise.
+        sampler: options of the chains; None for metrics without chains.
+    """
+
+    run: str
+    weights: str
+    step: int
+    part: str
+    dataset: str
+    rows: str
+    metric: str
+    seed: int
+    sampler: Sampler | None
+
+    @property
+    def key(self) -> str:
+        """Content address: 32 hexadecimal digits of the SHA-256 of the canonical JSON, VERSION included."""
+        return hashlib.sha256(f"{VERSION}:{self.json()}".encode()).hexdigest()[:32]
+
+    def json(self) -> str:
+        """Canonical JSON: sorted names, no spaces, floats as Python prints them."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> "Task":
+        """Build from decoded JSON; the inverse of `json`."""
+        sampler = fields["sampler"]
+        return cls(**{**fields, "sampler": None if sampler is None else Sampler(**sampler)})
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What was measured for one Task.
+
+    Attributes:
+        task: what was asked.
+        value: the number (λ̂ in nats for "llc"); NaN when diverged.
+        error: its standard error; NaN when unknown.
+        chains_C: per-chain values.
+        loss_CS: ℓ(w_t) − ℓ(w*) of every step of every chain (nats), burn-in included; empty for other metrics.
+        health: ok, suspect, short or diverged.
+        reason: why, in a few words; empty when ok.
+        stats: further named numbers, such as `stein` and `drift` of the chains.
+        seconds: wall time spent on it.
+        code: version of the code that measured it.
+        schema: version of the file format.
+    """
+
+    task: Task
+    value: float
+    error: float
+    chains_C: NDArray[np.float64]
+    loss_CS: NDArray[np.float32]
+    health: str
+    reason: str
+    stats: dict[str, float]
+    seconds: float
+    code: str
+    schema: int = SCHEMA
