@@ -1,18 +1,14 @@
-"""The resolved configuration as plain frozen dataclasses, and the checks that need no file."""
+"""The resolved configuration as plain frozen dataclasses."""
 
-import dataclasses
-import math
-import types
-import typing
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
-from rllc.mistake import Mistake, unknown
 from rllc.task import Sampler
 
 Scaling = Literal["none", "global", "standardize", "minmax"]
 Method = Literal["kmeans", "dtw_kmeans", "kshape", "ward"]
 Stage = Literal["train", "plan", "launch", "gather", "cluster", "report"]
+Metric = Literal["llc", "prev_token", "current_token", "prefix"]
 
 
 @dataclass(frozen=True)
@@ -60,12 +56,19 @@ class Train:
 class Dataset:
     """One token distribution: where its text comes from and how many estimation rows it keeps.
 
-    `source` is "stdlib" (parts: prose, code), "files" (path, text, where), or "mix" (of: other dataset names with
-    weights). `where` keeps only documents whose nested field has the value, as `meta.pile_set_name == "Github"`.
+    Attributes:
+        source: "stdlib" is the standard library of the running Python, "files" the user's own text.
+        mix: weights of "prose" and "code"; "stdlib" only.
+        path: file or folder; "files" only.
+        text: field of a record that holds the text.
+        where: keeps only records with this value in a field, as `meta.pile_set_name == "Github"`; dots lead into
+            nested fields, and a list has the value if it contains it.
+        limit: takes the first documents only.
+        pool: estimation rows kept at most.
     """
 
     source: Literal["stdlib", "files"]
-    parts: dict[str, float] | None = None
+    mix: dict[str, float] | None = None
     path: str | None = None
     text: str = "text"
     where: str | None = None
@@ -75,16 +78,18 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of the sweep: steps × parts × datasets × seeds.
+    """The cells of the sweep: metrics × steps × parts × datasets × seeds.
 
     `steps` null takes every saved step; `parts` may hold "heads" (each head a part of its own) beside globs;
-    `datasets` null takes all of `data`.
+    `datasets` null takes all of `data`; `seeds` are those of the chains. Scores of attention patterns are measured on
+    the parts that are one head, and `prefix` on random sequences said twice instead of the datasets.
     """
 
     steps: list[int] | None
     parts: list[str]
     datasets: list[str] | None
     seeds: list[int]
+    metrics: list[Metric]
 
 
 @dataclass(frozen=True)
@@ -123,13 +128,12 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Track:
-    """Where runs are shown beside the local files."""
+    """Where runs are shown beside the local files; `mode` "auto" is online where W&B finds credentials."""
 
     kind: Literal["none", "wandb"]
     project: str
     entity: str | None
     mode: Literal["auto", "online", "offline"]
-    traces: int
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that was asked for, resolved."""
+    """Everything that was asked for, resolved.
+
+    Attributes:
+        name: of the sweep; its folder is root/sweeps/name.
+        root: folder that holds runs/, sweeps/ and data/.
+        run: name of the training run; its folders are root/runs/run-s<seed>.
+        path: folder of an existing run's checkpoints, which is then read instead of training one.
+        stages: what `sweep` does; null for all, in order.
+        input: a long table of curves that rllc did not make, for `cluster` and `report`.
+    """
 
     name: str
     root: str
@@ -158,3 +171,11 @@ class Config:
     cluster: Cluster
     track: Track
     report: Report
+
+
+def differences(found: object, wanted: object, key: str = "") -> list[str]:
+    """Each leaf at which two nested dicts differ, as "sampler.lr 0.01, now 0.02"."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        keys = dict.fromkeys([*found, *wanted])
+        return [text for k in keys for text in differences(found.get(k), wanted.get(k), f"{key}.{k}".lstrip("."))]
+    return [] if found == wanted else [f"{key} {found}, now {wanted}"]

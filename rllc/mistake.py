@@ -1,10 +1,14 @@
-"""A user's mistake: one sentence that names the key, the value given and the legal ones."""
+"""What ends a command early: above all a user's mistake, said in one sentence."""
 
 from collections.abc import Iterable
 
 
 class Mistake(Exception):
     """Bad input from the user: the command prints it on one line and exits with code 2, before any work starts."""
+
+
+class Unfinished(Exception):
+    """Work that could not be finished, through no mistake of the user's: one line, exit code 1."""
 
 
 def unknown(key: str, value: object, legal: Iterable[object]) -> Mistake:

@@ -1,0 +1,1 @@
+"""Curves of the refined local learning coefficient over a training run."""

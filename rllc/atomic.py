@@ -1,0 +1,140 @@
+"""Files that are either whole or absent, and the exclusive marker of whoever works in a folder."""
+
+import errno
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rllc.mistake import Mistake
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what the system says of a full disk
+
+
+@contextmanager
+def replace(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file in the folder of `path` (made if missing) and move it to `path` when the block succeeds.
+
+    A crash, a kill or a full disk leaves `path` as it was. Of two processes writing at once the last one wins, and a
+    reader sees one of the two whole files.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text, whole or not at all."""
+    with replace(path) as file:
+        file.write(text.encode())
+
+
+def write(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` write the temporary file by its path, for libraries that take no open file."""
+    with replace(path) as file:
+        fill(Path(file.name))
+
+
+@contextmanager
+def owner(folder: Path, what: str) -> Iterator[None]:
+    """Hold the exclusive marker `folder/owner.json` while working in the folder.
+
+    A marker left by a process that no longer runs on this host (or by an earlier boot of it) is taken over.
+
+    Raises:
+        Mistake: another process holds it, or the folder cannot be written.
+    """
+    marker = folder / "owner.json"
+    mine = {"host": socket.gethostname(), "boot": _boot(), "pid": os.getpid(), "started": _started(os.getpid())}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while not _create(marker, json.dumps(mine)):
+            held = _read(marker)
+            if held is not None and not _dead(held, mine):
+                raise Mistake(
+                    f"{what}: {folder} is in use by process {held['pid']} on {held['host']}; "
+                    f"wait for it, or remove {marker} if that process is gone."
+                )
+            _take_away(marker, held)
+    except OSError as error:
+        raise Mistake(
+            f"{what}: {folder} cannot be written ({error.strerror}); choose another root= or name=."
+        ) from None
+    try:
+        yield
+    finally:
+        if _read(marker) == mine:
+            marker.unlink(missing_ok=True)
+
+
+def _create(marker: Path, text: str) -> bool:
+    """Create the marker with its content in one step: a link to a finished file fails where the name exists."""
+    temporary = marker.with_name(f".owner.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.write_text(text)
+        os.link(temporary, marker)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _take_away(marker: Path, held: dict[str, Any] | None) -> None:
+    """Remove a dead owner's marker; of several that try, rename lets one win, and a live marker is put back."""
+    aside = marker.with_name(f".owner.{os.getpid()}.dead")
+    with suppress(FileNotFoundError):
+        marker.rename(aside)
+        if _read(aside) != held:
+            with suppress(FileExistsError):
+                os.link(aside, marker)
+        aside.unlink()
+
+
+def _read(marker: Path) -> dict[str, Any] | None:
+    try:
+        held = json.loads(marker.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def _dead(held: dict[str, Any], mine: dict[str, Any]) -> bool:
+    if held.get("host") != mine["host"]:
+        return False
+    return held.get("boot") != mine["boot"] or _started(int(held.get("pid", 0))) != held.get("started")
+
+
+def _boot() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _started(pid: int) -> str:
+    """What tells a process from a later one with the same number: its start time since boot; "" when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "" if not _alive(pid) else "running"
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,81 @@
+"""Cross-entropy through the unembedding in chunks of tokens: the logits are never all in memory.
+
+Shapes: C chains, N tokens of a chain, E residual width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_BYTES = 4 * 2**20  # of one chunk of logits: stays in the last cache level of a core
+
+
+def chunk_tokens(d_vocab: int, dtype: torch.dtype) -> int:
+    """Tokens of a chunk of logits: as many as fit into CHUNK_BYTES, at least 16."""
+    return max(16, CHUNK_BYTES // (d_vocab * dtype.itemsize))
+
+
+def _fused(x_NE: Tensor, weight_EV: Tensor, bias_V: Tensor, target_N: Tensor, chunk: int) -> Tensor:
+    loss_N: Tensor = _Fused.apply(x_NE, weight_EV, bias_V, target_N, chunk)  # type: ignore[no-untyped-call]
+    return loss_N
+
+
+class _Fused(torch.autograd.Function):
+    """ℓ_n = logsumexp(x_n W + b) − (x_n W + b)[y_n], its gradient found in the same pass over the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, x_NE: Tensor, weight_EV: Tensor, bias_V: Tensor, target_N: Tensor, chunk: int) -> Tensor:
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
+        loss_N = x_NE.new_empty(x_NE.shape[0])
+        grad_x = torch.empty_like(x_NE) if wants_x else None
+        ctx.probabilities = [] if wants_weight or wants_bias else None
+        for start in range(0, x_NE.shape[0], chunk):
+            rows = slice(start, start + chunk)
+            logits = torch.addmm(bias_V, x_NE[rows], weight_EV)
+            target = target_N[rows, None]
+            normaliser = logits.logsumexp(1, keepdim=True)
+            loss_N[rows] = (normaliser - logits.gather(1, target)).squeeze(1)
+            if not any((wants_x, wants_weight, wants_bias)):
+                continue
+            slope = logits.sub_(normaliser).exp_()  # softmax − one-hot, in the memory of the logits
+            slope.scatter_add_(1, target, slope.new_full((1, 1), -1.0).expand_as(target))
+            if grad_x is not None:
+                torch.mm(slope, weight_EV.T, out=grad_x[rows])
+            if ctx.probabilities is not None:
+                ctx.probabilities.append(slope)
+        ctx.save_for_backward(x_NE, *([] if grad_x is None else [grad_x]))
+        ctx.chunk = chunk
+        return loss_N
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor | None, ...]:
+        x_NE, *rest = ctx.saved_tensors
+        grad_x = rest[0] * grad_N[:, None] if rest else None
+        grad_weight = grad_bias = None
+        if ctx.probabilities is not None:
+            for i, slope in enumerate(ctx.probabilities):
+                rows = slice(i * ctx.chunk, i * ctx.chunk + slope.shape[0])
+                slope.mul_(grad_N[rows, None])
+                weight_part, bias_part = x_NE[rows].T @ slope, slope.sum(0)
+                grad_weight = weight_part if grad_weight is None else grad_weight.add_(weight_part)
+                grad_bias = bias_part if grad_bias is None else grad_bias.add_(bias_part)
+        return grad_x, grad_weight, grad_bias, None, None
+
+
+def cross_entropy(x_CNE: Tensor, weight: Tensor, bias: Tensor, target_CN: Tensor) -> Tensor:
+    """Per-token cross-entropy (nats), shape (C, N).
+
+    `weight` is (E, V) when all chains share it, or (C, E, V); `bias` (V) or (C, V) likewise. Twice differentiating
+    is refused by torch. When the unembedding itself is to be differentiated, the chunks are kept for the backward
+    pass; else nothing of size N × V is.
+    """
+    chains, tokens, width = x_CNE.shape
+    chunk = chunk_tokens(weight.shape[-1], x_CNE.dtype)
+    if weight.dim() == 2 and bias.dim() == 1:
+        flat = _fused(x_CNE.reshape(-1, width), weight, bias, target_CN.reshape(-1), chunk)
+        return flat.view(chains, tokens)
+    weight_CEV, bias_CV = weight.expand(chains, *weight.shape[-2:]), bias.expand(chains, bias.shape[-1])
+    return torch.stack([_fused(x_CNE[c], weight_CEV[c], bias_CV[c], target_CN[c], chunk) for c in range(chains)])

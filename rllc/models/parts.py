@@ -1,0 +1,66 @@
+"""Parts of the weights: globs over the flat parameter names."""
+
+import re
+from collections.abc import Sequence
+
+from rllc.mistake import Mistake
+
+HEAD = re.compile(r"L(\d+)H(\d+)")
+
+
+def select(part: str, names: Sequence[str]) -> list[str]:
+    """The names that a part stands for, in the order of `names`.
+
+    A term is a glob (`L0H3.q`, `*.q`, `L0*`, `*`); `L1H6` is short for `L1H6.*`; a number never runs on, so `L1*`
+    does not reach L10. Terms are united with `+`, and a leading `!` takes the complement of its term.
+
+    Raises:
+        Mistake: a term matches nothing (the legal heads or names are listed), or the part is empty.
+    """
+    chosen: set[str] = set()
+    for term in part.split("+"):
+        glob = term.removeprefix("!")
+        matched = {name for name in names if _matches(glob, name)}
+        if not matched:
+            raise Mistake(f"part: {term!r} matches no parameter; legal: {_legal(names)}.")
+        chosen |= set(names) - matched if term.startswith("!") else matched
+    if not chosen:
+        raise Mistake(f"part: {part!r} leaves no parameter; legal: {_legal(names)}.")
+    return [name for name in names if name in chosen]
+
+
+def heads(names: Sequence[str]) -> list[str]:
+    """The parts that are one head each, in the order of `names`: L0H0, L0H1, …"""
+    return list(dict.fromkeys(name.partition(".")[0] for name in names if HEAD.match(name)))
+
+
+def place(part: str) -> tuple[int, int]:
+    """Layer and head of a part that is one head; −1 for what is not: ("L1H6") → (1, 6), ("L0*") → (0, −1)."""
+    if match := HEAD.fullmatch(part):
+        return int(match[1]), int(match[2])
+    layers = {int(found) for found in re.findall(r"L(\d+)", part)}
+    return (layers.pop() if len(layers) == 1 and not part.startswith("!") else -1), -1
+
+
+def _matches(glob: str, name: str) -> bool:
+    return any(re.fullmatch(_pattern(form), name) for form in (glob, f"{glob}.*"))
+
+
+def _pattern(glob: str) -> str:
+    """The regular expression of a glob of `*`, `?` and `[…]`, in which a `*` after a digit does not take digits first."""
+    pieces = re.split(r"(\[[^]]+\]|\*|\?)", glob)
+    out = ""
+    for before, piece in zip(["", *pieces], pieces, strict=False):
+        if piece == "*":
+            out += r"(?!\d).*" if before[-1:].isdigit() else ".*"
+        elif piece == "?":
+            out += "."
+        else:
+            out += piece if piece.startswith("[") and piece.endswith("]") else re.escape(piece)
+    return out
+
+
+def _legal(names: Sequence[str]) -> str:
+    found = heads(names)
+    others = [name for name in names if not HEAD.match(name)]
+    return f"heads {', '.join(found[:64])}{', …' if len(found) > 64 else ''}; names {', '.join(others[:40])}; globs over them"

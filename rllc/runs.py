@@ -1,0 +1,176 @@
+"""The runs of a sweep: their text, tokenizer and training, or a folder of checkpoints that is there already."""
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rllc import atomic, launch, plan, progress, train
+from rllc.config import Config, Model
+from rllc.data import repeats, rows, tokenizer
+from rllc.data.documents import fingerprint, train_documents
+from rllc.mistake import Mistake
+from rllc.zoo import folder
+
+PREFIX_ROWS = 256  # random sequences on which prefix matching is scored
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: its name, seed (None for one that was not trained here), folder and tokenizer."""
+
+    name: str
+    seed: int | None
+    path: Path
+    tokenizer: Path
+
+
+def named(config: Config) -> list[Run]:
+    """The runs of a configuration: one for each training seed, or the one at `path`."""
+    if config.path is not None:
+        path = Path(config.path).resolve()
+        return [Run(path.name if config.run == "stdlib" else config.run, None, path, path / "tokenizer.json")]
+    places = {seed: Path(config.root, "runs", f"{config.run}-s{seed}") for seed in config.train.seeds}
+    return [Run(path.name, seed, path, path / "tokenizer.json") for seed, path in places.items()]
+
+
+def steps(config: Config) -> dict[str, list[int]]:
+    """The steps of the grid for each run, checked against those that are, or will be, saved.
+
+    Raises:
+        Mistake: a step is not saved; the nearest that is is named.
+    """
+    found = {}
+    for run in named(config):
+        if run.seed is None:
+            saved = list(folder.checkpoints(run.path))
+        else:
+            saved = train.saved_steps(config.train.checkpoints, config.train.steps)
+        for step in config.grid.steps or []:
+            if step not in saved:
+                nearest = min(saved, key=lambda there: abs(there - step))
+                raise Mistake(
+                    f"grid.steps: step {step} of run {run.name} is not saved; the nearest saved one is {nearest}."
+                )
+        found[run.name] = config.grid.steps or saved
+    return found
+
+
+def model(config: Config) -> Model:
+    """The model of the runs: of the configuration, or of the first checkpoint at `path`."""
+    if config.path is None:
+        return config.model
+    return folder.describe(next(iter(folder.checkpoints(named(config)[0].path).values())))[0]
+
+
+def prepare(config: Config) -> None:
+    """Make what training needs that is not there: tokenizer, training rows, and the run's own configuration.
+
+    Raises:
+        Mistake: the text cannot be read or is too little, or a run's folder holds another run.
+    """
+    if config.path is not None:
+        return
+    dataset, data = config.data[config.train.data], Path(config.root, "data")
+    ingredients = json.dumps([fingerprint(dataset), config.model.d_vocab, repr(dataset)])
+    shared = data / f"tokenizer-{hashlib.sha256(ingredients.encode()).hexdigest()[:16]}.json"
+    for run in named(config):
+        if not run.tokenizer.exists():
+            if not shared.exists():
+                tokenizer.train(train_documents(dataset), config.model.d_vocab, shared)
+            with atomic.replace(run.tokenizer) as file, shared.open("rb") as source:
+                shutil.copyfileobj(source, file)
+        training = _training_rows(config, run)
+        wanted = {
+            **train.as_dict(config.model, config.train, run.seed or 0),
+            "tokenizer": tokenizer.digest(run.tokenizer),
+            "rows": str(Path("../..") / training.path.relative_to(config.root)),
+        }
+        train.prepare(run.path, wanted)
+
+
+def trained(config: Config) -> bool:
+    """Whether every checkpoint of every run is there."""
+    return config.path is not None or all(train.finished(run.path) for run in named(config))
+
+
+def fit(config: Config) -> int:
+    """Train the runs that are not finished, several at once; the highest exit code."""
+    waiting = [run for run in named(config) if not train.finished(run.path)]
+    at_once = min(len(waiting), launch.workers(config.launch))
+    total = len(waiting) * config.train.steps
+    with _owned(waiting), progress.bar(f"train {', '.join(run.name for run in waiting)}") as show:
+        return launch.run(
+            [[sys.executable, "-m", "rllc.train", str(run.path)] for run in waiting],
+            config.launch,
+            at_once=at_once,
+            watch=lambda: show(sum(train.done(run.path) for run in waiting), total),
+        )
+
+
+def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dataset]:
+    """Estimation rows of each dataset of the grid, and the random sequences for prefix matching.
+
+    Raises:
+        Mistake: a text cannot be read or gives fewer rows than a minibatch; a tokenizer is not the model's.
+    """
+    run, data = named(config)[0], Path(config.root, "data")
+    bpe = tokenizer.load(run.tokenizer)
+    if bpe.d_vocab > model.d_vocab:
+        raise Mistake(f"run: {run.tokenizer} has {bpe.d_vocab} entries, but the model's d_vocab is {model.d_vocab}.")
+    exclude = None if config.path is not None else _training_rows(config, run).path
+    found = [
+        rows.build(
+            name, config.data[name], tokenizer=run.tokenizer, n_ctx=model.n_ctx, split="pool", folder=data,
+            at_least=config.sampler.batch, exclude=exclude,
+        )
+        for name in config.grid.datasets or config.data
+    ]  # fmt: skip
+    twice = repeats.build(model.d_vocab, model.n_ctx, rows=PREFIX_ROWS, seed=0, folder=data, bos=bpe.bos)
+    *planned, last = (plan.Dataset(each.name, each.digest, _relative(each.path, config)) for each in [*found, twice])
+    return planned, last
+
+
+def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkpoint]:
+    """Every checkpoint of the grid with its content hash, whole and of the right shape.
+
+    Raises:
+        Mistake: a file is truncated or of another architecture.
+    """
+    found = []
+    for run in named(config):
+        files = folder.checkpoints(run.path)
+        first = folder.describe(files[steps[run.name][0]])[0]
+        for step in steps[run.name]:
+            model, digest = folder.describe(files[step])
+            if model != first:
+                raise Mistake(f"run: {files[step]} is of another architecture than step {steps[run.name][0]}.")
+            found.append(plan.Checkpoint(run.name, step, _relative(files[step], config), digest, model))
+    return found
+
+
+def _training_rows(config: Config, run: Run) -> rows.Rows:
+    return rows.build(
+        config.train.data, config.data[config.train.data], tokenizer=run.tokenizer, n_ctx=config.model.n_ctx, split="train",
+        folder=Path(config.root, "data"), at_least=config.train.batch,
+    )  # fmt: skip
+
+
+def _relative(path: Path, config: Config) -> str:
+    """Relative to the root where it lies in it, so that the root can be moved; else absolute."""
+    root = Path(config.root).resolve()
+    path = path.resolve()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+@contextmanager
+def _owned(runs: list[Run]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(atomic.owner(run.path, "run"))
+        yield

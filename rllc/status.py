@@ -1,0 +1,78 @@
+"""How far a sweep is, from its files alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rllc import plan, progress, store
+from rllc.plan import Cell
+
+
+@dataclass(frozen=True)
+class Status:
+    """Counts of a sweep's tasks.
+
+    `diverged` are among the done; `failed` left a traceback and are missing, as are those not yet tried.
+    `seconds_left` is worker time at the rate of what is done; None when nothing is.
+    """
+
+    planned: int
+    done: int
+    diverged: list[str]
+    suspect: int
+    short: int
+    failed: dict[str, str]
+    seconds_left: float | None
+
+    @property
+    def missing(self) -> int:
+        """Tasks without a result."""
+        return self.planned - self.done
+
+    @property
+    def whole(self) -> bool:
+        """Whether every task has a finite result."""
+        return not self.missing and not self.diverged
+
+
+def status(sweep: Path) -> Status:
+    """Read the plan, the indexes and the errors of a sweep."""
+    cells = plan.read(sweep)
+    index, errors = store.index(sweep), store.errors(sweep)
+    by_key = {cell.task.key: cell for cell in cells}
+    done = {key: line for key, line in index.items() if key in by_key}
+    return Status(
+        planned=len(cells),
+        done=len(done),
+        diverged=[name(by_key[key]) for key, line in done.items() if line["health"] == "diverged"],
+        suspect=sum(line["health"] == "suspect" for line in done.values()),
+        short=sum(line["health"] == "short" for line in done.values()),
+        failed={name(by_key[key]): text for key, text in errors.items() if key in by_key and key not in done},
+        seconds_left=_left(cells, {key: line["seconds"] for key, line in done.items()}),
+    )
+
+
+def name(cell: Cell) -> str:
+    """A cell as a person says it."""
+    task = cell.task
+    return f"{task.metric} of {task.part} on {task.dataset} at step {task.step} of {task.run}, seed {task.seed}"
+
+
+def describe(found: Status, sweep: Path, *, workers: int) -> str:
+    """A few lines for a terminal."""
+    text = [
+        f"{sweep}: {found.done} of {found.planned} tasks done, {found.missing} missing, {len(found.failed)} failed, "
+        f"{len(found.diverged)} diverged, {found.suspect} suspect, {found.short} short"
+    ]
+    if found.missing and found.seconds_left is not None:
+        text.append(f"about {progress.clock(found.seconds_left / workers)} left with {workers} workers")
+    text += [f"failed: {cell}: {error}" for cell, error in list(found.failed.items())[:10]]
+    text += [f"diverged: {cell}" for cell in found.diverged[:10]]
+    return "\n".join(text)
+
+
+def _left(cells: Sequence[Cell], seconds: dict[str, float]) -> float | None:
+    spent = sum(seconds.values())
+    cost = sum(cell.cost for cell in cells if cell.task.key in seconds)
+    rest = sum(cell.cost for cell in cells if cell.task.key not in seconds)
+    return rest * spent / cost if cost else None

@@ -1,0 +1,51 @@
+"""Which code made a number: the package version and, in a checkout, the commit and whether it was changed."""
+
+import functools
+import hashlib
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = (
+    "torch", "numpy", "scipy", "hydra-core", "omegaconf", "tokenizers", "safetensors", "scikit-learn", "tslearn", "pyarrow",
+    "matplotlib", "wandb", "devinterp", "jax",
+)  # fmt: skip
+
+
+@functools.cache
+def code() -> str:
+    """As "0.1.0" from a wheel, "0.1.0+1a2b3c4" from a clean checkout, "0.1.0+1a2b3c4.d5e6f7a" from a changed one."""
+    try:
+        release = metadata.version("rllc")
+    except metadata.PackageNotFoundError:
+        release = "unknown"
+    commit = _git("rev-parse", "--short=7", "HEAD")
+    if not commit:
+        return release
+    changes = _git("diff", "HEAD", "--", "rllc", "conf")
+    return f"{release}+{commit}" + (f".{hashlib.sha256(changes.encode()).hexdigest()[:7]}" if changes else "")
+
+
+def packages() -> dict[str, str]:
+    """Versions of the installed packages that numbers and figures depend on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(*words: str) -> str:
+    """What git says of the checkout that holds this package, or "" where there is none."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return ""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=10
+        )
+    except OSError:
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""

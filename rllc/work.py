@@ -1,0 +1,138 @@
+"""One worker: its share of the plan; it skips what is done and records what failed.
+
+Run as `python -m rllc.work SWEEP --worker I --of N --threads T`. Exit codes: 0 all of its share is done, 1 something failed
+or diverged, 75 it was told to stop while there was more to do, 143 stopped by SIGTERM.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rllc import atomic, plan, store
+from rllc.mistake import Mistake
+from rllc.plan import Cell
+from rllc.task import Estimate, Sampler, Task
+
+if TYPE_CHECKING:
+    from rllc.models.restriction import Pool
+
+MORE = 75
+_SCORE_BLOCK = (1, 32)  # chains and rows of a block where there are no chains
+
+
+def work(sweep: Path, worker: int, workers: int, *, parent: int | None = None) -> int:
+    """Measure what is missing of this worker's share; the exit code.
+
+    `parent` is the process that started the worker: when it is gone, the worker stops after the task in hand.
+    """
+    done = store.keys(sweep)
+    mine = [cell for cell in plan.share(plan.read(sweep), worker, workers) if cell.task.key not in done]
+    name = f"{socket.gethostname()}-{os.getpid()}-{worker}"
+    healthy = True
+    try:
+        for cell, pool in _pools(sweep.parent.parent, mine):
+            if parent is not None and os.getppid() != parent:
+                return MORE
+            healthy &= _attempt(sweep, cell, pool, name)
+    except OSError as error:
+        if error.errno not in atomic.FULL:
+            raise
+        print(f"rllc: {sweep}: {error.strerror}; make room and run the same command again.", file=sys.stderr)
+        return 1
+    return int(not healthy)
+
+
+def _attempt(sweep: Path, cell: Cell, pool: "Pool | Exception", name: str) -> bool:
+    """Measure and store one cell; whether it went well. Any failure but a full disk is recorded and passed over."""
+    try:
+        if isinstance(pool, Exception):
+            raise pool
+        estimate = _measure(cell, pool)
+        store.put(sweep, estimate, name)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in atomic.FULL:
+            raise
+        store.put_error(sweep, cell.task.key, traceback.format_exc())
+        return False
+    return estimate.health != "diverged"
+
+
+def _measure(cell: Cell, pool: "Pool") -> Estimate:
+    from rllc.metrics import llc, patterns
+    from rllc.models.restriction import Pool
+
+    measures: dict[str, Callable[[Task, Pool], Estimate]] = {
+        "llc": llc.measure,
+        "prev_token": partial(patterns.measure, score=patterns.prev_token),
+        "current_token": partial(patterns.measure, score=patterns.current_token),
+        "prefix": partial(patterns.measure, score=patterns.prefix),
+    }
+    return measures[cell.task.metric](cell.task, pool)
+
+
+def _pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | Exception]]":
+    """Each cell with the pool it is measured on; cells in a row that share checkpoint, rows and block share the pool.
+
+    A pool that cannot be opened is given as the exception, for each of its cells.
+    """
+    loaded: tuple[str, Any] = ("", None)
+    for (checkpoint, rows, sampler), group in groupby(
+        cells, key=lambda cell: (cell.checkpoint, cell.rows, cell.task.sampler)
+    ):
+        try:
+            if loaded[0] != checkpoint:
+                loaded = (checkpoint, _load(root / checkpoint))
+            pool: Pool | Exception = _open(loaded[1], root / rows, sampler)
+        except (Mistake, OSError, ValueError) as error:
+            pool = error
+        for cell in group:
+            yield cell, pool
+
+
+def _load(path: Path) -> Any:
+    from rllc.zoo import folder
+
+    return folder.load(path)
+
+
+def _open(loaded: Any, rows: Path, sampler: Sampler | None) -> "Pool":
+    import numpy as np
+    import torch
+
+    from rllc.models.restriction import Pool
+
+    model, weights = loaded
+    dtype = getattr(torch, sampler.dtype if sampler else "float32")
+    tokens_NL = torch.from_numpy(np.load(rows, allow_pickle=False).astype(np.int64))
+    chains, batch = (sampler.chains, sampler.batch) if sampler else _SCORE_BLOCK
+    return Pool(
+        {name: array.to(dtype) for name, array in weights.items()}, model, tokens_NL, chains=chains, batch=batch
+    )
+
+
+def main() -> int:
+    """Parse the command line, set the threads, and work."""
+    parser = argparse.ArgumentParser(prog="python -m rllc.work", description=__doc__)
+    parser.add_argument("sweep", type=Path)
+    parser.add_argument("--worker", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--parent", type=int)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    import torch
+
+    torch.set_num_threads(options.threads)
+    return work(options.sweep, options.worker, options.of, parent=options.parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Training runs that rllc can read: which steps there are, and the weights of one of them."""

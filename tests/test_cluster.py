@@ -1,0 +1,105 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import planted
+import pytest
+
+from rllc import cluster, nulls, rand
+from rllc.config import Cluster, Primary
+from rllc.scopes import Scope
+
+OPTIONS = Cluster(
+    **{"methods": ["kmeans", "kshape", "ward"], "scalings": ["none", "minmax"], "primary": Primary("kmeans", "none")},
+    **{"k": None, "k_range": [2, 3, 4], "per_layer": True, "logx": True, "fill": "none"},
+    **{"n_init": 10, "seed": 0, "null_draws": 10},
+)
+
+
+def scope(value_PDT: np.ndarray) -> Scope:
+    parts = tuple(f"L0H{p}" for p in range(len(value_PDT)))
+    return Scope("L0", parts, value_PDT, 0 * value_PDT, nulls.walks(value_PDT, OPTIONS.null_draws, 0))
+
+
+def test_labels_are_renumbered_by_size_then_by_the_first_part():
+    parts = ["L0H10", "L0H9", "L0H2", "L0H3", "L1H0", "L1H1", "L1H2"]
+    assert cluster.canonical(np.array([5, 0, 0, 5, 3, 3, 3]), parts) == (2, 1, 1, 2, 0, 0, 0)
+    assert cluster.canonical(np.array([1, 0]), ["L0H10", "L0H9"]) == (1, 0)
+
+
+def test_renumbering_forgets_how_groups_were_numbered():
+    parts = [f"L0H{p}" for p in range(12)]
+    label_P = planted.curves()[1]
+    assert cluster.canonical(label_P, parts) == cluster.canonical(np.array([2, 0, 1])[label_P], parts)
+
+
+def test_group_finds_the_planted_k_above_its_null():
+    value_PDT, truth_P = planted.curves()
+    found = cluster.group(scope(value_PDT), "kmeans", "none", OPTIONS)
+    assert [labels.k for labels in found] == [2, 3, 4]
+    three = found[1]
+    assert rand.index(np.array(three.label_P), truth_P[None])[0] == 1
+    assert np.bincount(three.label_P).tolist() == [5, 4, 3]
+    assert three.scores["silhouette"] > 0.8 > three.scores["null_q95"] >= three.scores["null_median"]
+    assert cluster.choose(found, OPTIONS) == cluster.Choice("L0", 3, "chosen")
+    assert cluster.choose(found, replace(OPTIONS, k=4)) == cluster.Choice("L0", 4, "given")
+
+
+def test_random_walks_have_positive_silhouettes_and_stay_within_their_null():
+    rng = np.random.default_rng(3)
+    inside = []
+    for _ in range(6):
+        walks_PDT = np.cumsum(rng.normal(size=(10, 2, 20)), axis=2)
+        for labels in cluster.group(scope(walks_PDT), "kmeans", "none", OPTIONS):
+            assert 0.05 < labels.scores["null_median"] < 0.5
+            assert labels.scores["silhouette"] > 0
+            inside.append(labels.scores["silhouette"] <= labels.scores["null_q95"])
+    assert np.mean(inside) > 0.7
+
+
+def test_kshape_is_blind_to_scaling_and_run_once():
+    value_PDT, _ = planted.curves(gains=(0.2, 5))
+    none, minmax = (
+        [labels for labels in cluster.clusterings(scope(value_PDT), "kshape", OPTIONS) if labels.scaling == how]
+        for how in OPTIONS.scalings
+    )
+    assert [replace(labels, scaling="minmax") for labels in none] == minmax
+    alone = cluster.group(scope(value_PDT), "kshape", "minmax", OPTIONS)
+    assert [labels.label_P for labels in alone] == [labels.label_P for labels in minmax]
+    ward = cluster.clusterings(scope(value_PDT), "ward", OPTIONS)
+    assert [(labels.scaling, labels.k) for labels in ward] == [
+        (how, k) for how in ("none", "minmax") for k in (2, 3, 4)
+    ]
+
+
+def test_kshape_ignores_level_and_size_of_every_curve():
+    value_PDT, _ = planted.curves()
+    rng = np.random.default_rng(0)
+    moved_PDT = value_PDT * rng.uniform(0.1, 9, size=(12, 2, 1)) + rng.normal(size=(12, 2, 1))
+    one, other = (cluster.group(scope(x), "kshape", "none", OPTIONS) for x in (value_PDT, moved_PDT))
+    assert [labels.label_P for labels in one] == [labels.label_P for labels in other]
+
+
+@pytest.mark.parametrize("method", ["kmeans", "kshape", "ward"])
+def test_a_failed_clustering_has_a_reason_and_no_labels(method):
+    copies_PDT = np.repeat(planted.curves()[0][:3], 2, axis=0)
+    two, three, four = cluster.group(scope(copies_PDT), method, "none", OPTIONS)
+    assert two.reason == three.reason == ""
+    assert three.label_P is not None
+    assert len(set(three.label_P)) == 3
+    assert four.label_P is None
+    assert four.reason == "failed: only 3 of 6 curves differ"
+    assert math.isnan(four.scores["silhouette"])
+    assert cluster.choose([four], replace(OPTIONS, primary=Primary(method, "none"))).how == "first"
+
+
+def test_as_many_groups_as_parts_have_no_silhouette():
+    *_, four = cluster.group(scope(planted.curves()[0][:4]), "ward", "none", OPTIONS)
+    assert four.label_P == (0, 1, 2, 3)
+    assert math.isnan(four.scores["silhouette"])
+    assert math.isnan(four.scores["null_median"])
+
+
+def test_few_null_curves_for_the_slow_method():
+    assert cluster.null_draws("dtw_kmeans", OPTIONS) == 5
+    assert cluster.null_draws("ward", OPTIONS) == 10
