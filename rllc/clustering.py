@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rllc import atomic, cluster, compare, config, head_types, methods, scopes, trajectories
+from rllc import atomic, cluster, compare, config, dtw, head_types, methods, scopes, trajectories
 from rllc.cluster import Choice, Labels
 from rllc.compare import Agreed, Cell
 from rllc.head_types import Scores
@@ -178,7 +178,7 @@ def _settings(summary: Summary, curves: Sequence[Trajectories], options: config.
             {"run": name, "scope": scope, "k": choice.k, "how": choice.how}
             for (name, scope), choice in summary.choices.items()
         ],
-        "band": {curve.run: methods.band(len(curve.steps)) for curve in curves},
+        "band": {curve.run: dtw.band(len(curve.steps)) for curve in curves},
         "null_draws": {method: cluster.null_draws(method, options) for method in options.methods},
         "starts": {method: methods.starts(method, options.n_init) for method in options.methods},
         "types": {"majority": head_types.MAJORITY, "prefix": head_types.PREFIX},

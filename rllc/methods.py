@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from rllc import kshape
+from rllc import dtw, kshape
 from rllc.config import Method
 
 Values = NDArray[np.float64]
@@ -22,7 +22,7 @@ def fit(method: Method, series_PTD: Values, *, k: int, n_init: int, seed: int) -
     """Cluster curves into exactly k groups.
 
     Args:
-        method: kmeans and ward see a curve as a point in T·D dimensions; dtw_kmeans (DTW within `band`, barycentre
+        method: kmeans and ward see a curve as a point in T·D dimensions; dtw_kmeans (DTW within a band, barycentre
             averaging) and kshape (which needs z-normalised series) as a series of D channels.
         series_PTD: the curves, finite.
         k: groups.
@@ -49,19 +49,10 @@ def starts(method: Method, n_init: int) -> int:
     return {"ward": 1, "dtw_kmeans": min(n_init, DTW_STARTS)}.get(method, n_init)
 
 
-def band(points: int) -> int:
-    """Half width of the Sakoe-Chiba band of DTW, in points: a tenth of the curve."""
-    return max(1, points // 10)
-
-
 def distances(method: Method, series_PTD: Values) -> Values:
     """Distances dist_PP between curves as the method sees them."""
     if method == "dtw_kmeans":
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="h5py not installed")
-            from tslearn.metrics import cdist_dtw
-
-        return np.asarray(cdist_dtw(series_PTD, sakoe_chiba_radius=band(series_PTD.shape[1])))
+        return dtw.distances(series_PTD)
     if method == "kshape":
         dist_PP = np.clip(kshape.distances(series_PTD, series_PTD), 0, None)
     else:
@@ -78,7 +69,7 @@ def _once(method: Method, series_PTD: Values, k: int, n_init: int, seed: int) ->
         found = kshape.fit(series_PTD, k, n_init=n_init, seed=seed)
         return None if found is None else found[0]
     if method == "dtw_kmeans":
-        return _dtw_kmeans(series_PTD, k, starts(method, n_init), seed)
+        return dtw.kmeans(series_PTD, k, n_init=starts(method, n_init), seed=seed)
     from sklearn.cluster import AgglomerativeClustering, KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -87,18 +78,3 @@ def _once(method: Method, series_PTD: Values, k: int, n_init: int, seed: int) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than k: `fit` counts them
         return np.asarray(KMeans(k, n_init=n_init, random_state=seed).fit_predict(points), dtype=np.intp)
-
-
-def _dtw_kmeans(series_PTD: Values, k: int, n_init: int, seed: int) -> NDArray[np.intp] | None:
-    """Run tslearn's DTW k-means, which reports failure only by an infinite inertia."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="h5py not installed")
-        from tslearn.clustering import TimeSeriesKMeans
-    model = TimeSeriesKMeans(
-        k,
-        metric="dtw",
-        metric_params={"sakoe_chiba_radius": band(series_PTD.shape[1])},
-        n_init=n_init,
-        random_state=seed,
-    ).fit(series_PTD)
-    return np.asarray(model.labels_, dtype=np.intp) if np.isfinite(model.inertia_) else None

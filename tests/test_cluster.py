@@ -103,3 +103,12 @@ def test_as_many_groups_as_parts_have_no_silhouette():
 def test_few_null_curves_for_the_slow_method():
     assert cluster.null_draws("dtw_kmeans", OPTIONS) == 5
     assert cluster.null_draws("ward", OPTIONS) == 10
+
+
+def test_k_is_chosen_by_the_gain_over_the_null_of_the_primary():
+    def labels(k: int, silhouette: float, null: float, method: str = "kmeans") -> cluster.Labels:
+        scores = {"silhouette": silhouette, "null_median": null, "null_q95": 1.0}
+        return cluster.Labels("L1", method, "none", k, 0, (), (), scores)
+
+    found = [labels(2, 0.6, 0.5), labels(3, 0.5, 0.2), labels(4, math.nan, 0.1), labels(4, 0.9, 0.0, "ward")]
+    assert cluster.choose(found, OPTIONS) == cluster.Choice("L1", 3, "chosen")

@@ -161,6 +161,6 @@ def test_failed_clusterings_are_named_and_have_no_labels(tmp_path):
 
 
 def test_too_many_groups_are_refused_before_any_work(tmp_path):
-    with pytest.raises(Mistake, match="cluster.k: 9 is more than the 8 parts of scope L0"):
+    with pytest.raises(Mistake, match=r"cluster\.k: 9 is more than the 8 parts of scope L0"):
         clustering.run(sweep(tmp_path), replace(FAST, k=9), progress=lambda *_: pytest.fail("work began"))
     assert not (tmp_path / "clusters").exists()

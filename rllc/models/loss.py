@@ -33,13 +33,15 @@ class _Fused(torch.autograd.Function):
         ctx.probabilities = [] if wants_weight or wants_bias else None
         for start in range(0, x_NE.shape[0], chunk):
             rows = slice(start, start + chunk)
-            logits = torch.addmm(bias_V, x_NE[rows], weight_EV)
+            slope = torch.addmm(bias_V, x_NE[rows], weight_EV)  # logits, then softmax − one-hot in the same memory
             target = target_N[rows, None]
-            normaliser = logits.logsumexp(1, keepdim=True)
-            loss_N[rows] = (normaliser - logits.gather(1, target)).squeeze(1)
+            slope.sub_(slope.amax(1, keepdim=True))
+            chosen = slope.gather(1, target)
+            total = slope.exp_().sum(1, keepdim=True)
+            loss_N[rows] = (total.log() - chosen).squeeze(1)
             if not any((wants_x, wants_weight, wants_bias)):
                 continue
-            slope = logits.sub_(normaliser).exp_()  # softmax − one-hot, in the memory of the logits
+            slope.div_(total)
             slope.scatter_add_(1, target, slope.new_full((1, 1), -1.0).expand_as(target))
             if grad_x is not None:
                 torch.mm(slope, weight_EV.T, out=grad_x[rows])

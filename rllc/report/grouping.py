@@ -1,0 +1,135 @@
+"""The tables of the clustering stage, read back."""
+
+import csv
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rllc.mistake import Mistake
+
+Way = tuple[str, str, str, str, str]  # run, scope, method, scaling, k
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One line of agreement.csv: a clustering against the types of heads; NaN, with a reason, where undefined."""
+
+    run: str
+    scope: str
+    method: str
+    scaling: str
+    k: str
+    ari: float
+    ami: float
+    p: float
+    primary: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What clustering found.
+
+    Attributes:
+        primary: method and scaling that were named before looking.
+        chosen: k and where it comes from (given, chosen, first), by run and scope.
+        labels: label of each part, by run, scope, method, scaling and k; failed clusterings are not there.
+        scores: silhouette, its null's median and 95 % quantile, by the same.
+        types: type of each head, by run; empty without attention scores.
+        agreement: every line of agreement.csv.
+        between: ARI of two clusterings, each as "method/scaling", at the main k, by run and scope.
+        settings: options, filled cells, parts left out and failed clusterings.
+    """
+
+    primary: tuple[str, str]
+    chosen: dict[tuple[str, str], tuple[int, str]]
+    labels: dict[Way, dict[str, int]]
+    scores: dict[Way, tuple[float, float, float]]
+    types: dict[str, dict[str, str]]
+    agreement: tuple[Agreement, ...]
+    between: dict[tuple[str, str], dict[tuple[str, str], float]]
+    settings: dict[str, Any]
+
+    def scopes(self, run: str) -> list[str]:
+        """Scopes of a run, in the order in which they were clustered."""
+        return [scope for name, scope in self.chosen if name == run]
+
+    def main(self, run: str, scope: str, method: str, scaling: str) -> dict[str, int]:
+        """Labels at the scope's main k; empty if that clustering failed."""
+        return self.labels.get((run, scope, method, scaling, str(self.chosen[run, scope][0])), {})
+
+    def headline(self, run: str, scope: str) -> str | None:
+        """Name the k of the main comparison of a run (or "all") and a scope (or "mean"), as agreement.csv has it."""
+        named = [line.k for line in self.agreement if (line.run, line.scope) == (run, scope) and line.primary]
+        return named[0] if named else None
+
+    def agreed(self, run: str, scope: str) -> list[Agreement]:
+        """List the comparisons of all methods and scalings at the main k."""
+        k = self.headline(run, scope)
+        return [line for line in self.agreement if (line.run, line.scope, line.k) == (run, scope, k)]
+
+
+def read(folder: Path) -> Groups | None:
+    """Read a folder clusters/; None when clustering was not done.
+
+    Raises:
+        Mistake: a table lacks a column or holds something else than numbers where they belong.
+    """
+    if not (folder / "config.json").is_file() or not (folder / "labels.csv").is_file():
+        return None
+    try:
+        return _read(folder)
+    except (KeyError, ValueError, TypeError) as error:
+        raise Mistake(f"{folder}: its tables are not those of this version ({error}); cluster again.") from error
+
+
+def _read(folder: Path) -> Groups:
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    primary = settings["options"]["primary"]
+    labels: dict[Way, dict[str, int]] = defaultdict(dict)
+    for line in _lines(folder / "labels.csv"):
+        labels[_way(line)][line["part"]] = int(line["label"])
+    types: dict[str, dict[str, str]] = defaultdict(dict)
+    for line in _lines(folder / "types.csv"):
+        types[line["run"]][line["part"]] = line["type"]
+    between: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    for line in _lines(folder / "between.csv"):
+        between[line["run"], line["scope"]][line["a"], line["b"]] = _number(line["ari"])
+    return Groups(
+        primary=(primary["method"], primary["scaling"]),
+        chosen={(choice["run"], choice["scope"]): (int(choice["k"]), choice["how"]) for choice in settings["k"]},
+        labels=dict(labels),
+        scores={
+            _way(line): (_number(line["value"]), _number(line["null_median"]), _number(line["null_q95"]))
+            for line in _lines(folder / "scores.csv")
+            if line["score"] == "silhouette"
+        },
+        types=dict(types),
+        agreement=tuple(_agreement(line) for line in _lines(folder / "agreement.csv")),
+        between=dict(between),
+        settings=settings,
+    )
+
+
+def _agreement(line: dict[str, str]) -> Agreement:
+    ari, ami, p = (_number(line[name]) for name in ("ari", "ami", "p"))
+    return Agreement(*_way(line), ari, ami, p, primary=line["primary"] == "true", reason=line.get("reason") or "")
+
+
+def _way(line: dict[str, str]) -> Way:
+    return line["run"], line["scope"], line["method"], line["scaling"], line["k"]
+
+
+def _number(field: str) -> float:
+    return float(field) if field else math.nan
+
+
+def _lines(path: Path) -> Iterator[dict[str, str]]:
+    """Give the lines of a table; none when it is absent, as types.csv without attention scores."""
+    if path.is_file():
+        with path.open(newline="", encoding="utf-8") as file:
+            yield from csv.DictReader(file)
