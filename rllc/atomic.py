@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from rllc.mistake import Mistake
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what the system says of a full disk
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)  # and of a place that is not the user's
 
 
 @contextmanager
@@ -68,6 +69,8 @@ def owner(folder: Path, what: str) -> Iterator[None]:
                 )
             _take_away(marker, held)
     except OSError as error:
+        if error.errno in FULL:
+            raise
         raise Mistake(
             f"{what}: {folder} cannot be written ({error.strerror}); choose another root= or name=."
         ) from None

@@ -54,10 +54,14 @@ def main() -> int:
         print(f"rllc: {unfinished}", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno not in atomic.FULL:
-            raise
-        print(f"rllc: {error.filename or 'disk'}: {error.strerror}; make room and run it again.", file=sys.stderr)
-        return 1
+        place = error.filename or "disk"
+        if error.errno in atomic.FULL:
+            print(f"rllc: {place}: {error.strerror}; make room and run it again.", file=sys.stderr)
+            return 1
+        if error.errno in atomic.REFUSED:
+            print(f"rllc: {place}: {error.strerror}; choose another root=.", file=sys.stderr)
+            return 2
+        raise
 
 
 def _dispatch(verb: str, overrides: Sequence[str]) -> int:

@@ -65,7 +65,7 @@ def run(
     *,
     table: Path | None = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> Summary | None:
     """Cluster the curves of a sweep, or of a table of one's own, and write `folder`/clusters.
 
     Args:
@@ -73,6 +73,9 @@ def run(
         options: what is asked for.
         table: long table of curves (CSV or Parquet); default the sweep's estimates.
         progress: called with the number of clusterings done and their total.
+
+    Returns:
+        What was found; None, and nothing written, where no scope has enough curves for any k of the range.
 
     Raises:
         Mistake: the curves are incomplete, or the options do not fit them; nothing was written.
@@ -82,7 +85,10 @@ def run(
     else:
         curves = trajectories.read_table(table, fill=options.fill)
     for curve in curves:
-        scopes.check(options, curve.parts)
+        fitting = scopes.fitting(options, curve.parts)
+        if fitting is None:
+            return None
+        scopes.check(options := fitting, curve.parts)
     scores = head_types.last_scores(table or folder / "estimates.parquet")
     labels = _label(curves, options, progress)
     choices = {cell: cluster.choose(found, options) for cell, found in labels.items()}

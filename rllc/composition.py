@@ -3,65 +3,61 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rllc import resolve
 from rllc.config import Config
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, unknown
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+GROUPS = ("model", "data", "sampler", "launch", "cluster", "track", "experiment")
+FLAGS = ("-h", "--help", "-c", "--cfg", "--resolve", "-m", "--multirun", "-i", "--info")
+
 
 def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> int:
-    """Let Hydra read the overrides and call `act` with the configuration of each job; the highest exit code.
+    """Let Hydra read the overrides, then call `act` with the configuration of each job; the highest exit code.
 
     Raises:
-        Mistake: an override names no key, no option of a group, or a value out of its range.
+        Mistake: an override names no key, no option of a group, or a value out of its range; no job was begun.
     """
     import hydra
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+    from hydra.core.hydra_config import HydraConfig
 
     for word in overrides:
         _check_override(word)
-    codes: list[int] = []
+    jobs: list[tuple[DictConfig, Any]] = []
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions through instead of printing them
     sys.argv = [f"rllc {verb}", *overrides]
     task = hydra.main(version_base="1.3", config_path="pkg://rllc.conf", config_name="config")(
-        lambda config: codes.append(act(_config(config)))
+        lambda composed: jobs.append((composed, HydraConfig.get()))
     )
-    try:
+    with _in_a_sentence():
         task()
-    except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(_sentence(error)) from None
-    return max(codes, default=0)
+        configs = [_config(composed, hydra) for composed, hydra in jobs]
+    return max((act(config) for config in configs), default=0)
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The configuration that these overrides give, without running anything: for notebooks and tests."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
 
     for word in overrides:
         _check_override(word)
-    try:
-        with initialize_config_module("rllc.conf", version_base="1.3"):
-            return resolve.config(_plain(hydra_compose("config", list(overrides))))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(_sentence(error)) from None
+    with _in_a_sentence(), initialize_config_module("rllc.conf", version_base="1.3"):
+        return resolve.config(_plain(hydra_compose("config", list(overrides))))
 
 
-def _config(composed: "DictConfig") -> Config:
+def _config(composed: "DictConfig", hydra: Any) -> Config:
     """One job's configuration; in a multirun the sweep's name carries the job's other overrides."""
-    from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
     values = _plain(composed)
-    hydra = HydraConfig.get()
     if hydra.mode == RunMode.MULTIRUN:
         own = [word.lstrip("+") for word in hydra.overrides.task if not word.startswith(("name=", "root="))]
         values["name"] = "-".join([values["name"], *(re.sub(r"[^A-Za-z0-9._=,+-]", "_", word) for word in own)])
@@ -77,27 +73,44 @@ def _plain(composed: "DictConfig") -> dict[str, Any]:
 
 
 def _check_override(word: str) -> None:
-    """Refuse an override of a key that does not exist, before Hydra answers at length."""
-    key, equals, _ = word.partition("=")
+    """Refuse an override of a key or option that does not exist, before Hydra answers at length."""
+    if word.startswith("-") and word.partition("=")[0] not in FLAGS:
+        raise unknown("flag", word, FLAGS)
+    key, equals, value = word.partition("=")
     key = key.lstrip("+~")
     if word.startswith("-") or not (equals or word.startswith("~")) or re.search(r"[@/:]", key):
         return
-    if key.partition(".")[0] not in ("hydra", "experiment"):
+    if key in GROUPS and equals:
+        _check_options(key, value)
+    elif key.partition(".")[0] not in ("hydra", "experiment"):
         resolve.known_key(key)
 
 
-def _sentence(error: Exception) -> str:
-    """What Hydra or OmegaConf says, on one line, without hints on Hydra's internals."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = [
-        line
-        for line in lines
-        if not re.match(r"(full_key|object_type|reference_type|Config search path|Set the env)", line)
-    ]
-    kept = [line for line in kept if not line.startswith(("provider=", "To append", "Key '"))] or kept
-    text = " ".join(kept)
-    if found := re.search(r"Could not find '([^/']+)/([^']+)'.*?Available options in '[^']+':\s*(.*)", text):
-        return f"{found[1]}: {found[2]!r} is not one of: {', '.join(found[3].split())}."
-    if found := re.search(r"Missing mandatory value: (\S+)", text):
-        return f"{found[1]}: no value is given."
-    return text.rstrip(".") + "."
+def _check_options(group: str, value: str) -> None:
+    """Refuse a name that is no option of the group; what is no plain list of names is left to Hydra."""
+    folder = resources.files("rllc.conf") / group
+    legal = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    if not re.search(r"[({$]", value):
+        for name in value.strip("[]").split(","):
+            if name.strip(" '\"") not in (*legal, *(("null",) if group == "experiment" else ())):
+                raise unknown(group, name, legal)
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """Turn what Hydra or OmegaConf raises into a mistake on one line, without hints on Hydra's internals."""
+    from hydra.errors import HydraException, OverrideParseException
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+    try:
+        yield
+    except MissingMandatoryValue as error:
+        raise Mistake(f"{error.full_key}: no value is given.") from None
+    except OverrideParseException as error:
+        raise Mistake(f"{error.override!r} is not an override; write key=value, as sampler.gamma=100.") from None
+    except (HydraException, OmegaConfBaseException) as error:
+        if found := re.match(r"Could not override '([^']+)'", str(error)):
+            raise Mistake(f"{found[1]}: the groups that are chosen have no such key.") from None
+        lines = [line.strip() for line in str(error).partition("Config search path")[0].splitlines()]
+        kept = [line for line in lines if line and not line.startswith(("full_key", "object_type", "reference_type"))]
+        raise Mistake(" ".join(kept).rstrip(".") + ".") from None

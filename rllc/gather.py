@@ -18,6 +18,7 @@ from rllc.models.parts import place
 from rllc.plan import Cell
 from rllc.task import SCHEMA, Estimate, Task
 
+FILES = ("estimates.parquet", "training.parquet", "traces.parquet")
 TRACE_DRAWS = 100
 STATS = ("weights", "stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p")
 
@@ -28,7 +29,8 @@ def row(estimate: Estimate) -> dict[str, Any]:
     return {
         **line(task, store.summary(estimate)), "chains": estimate.chains_C.tolist(),
         **{name: estimate.stats.get(name, math.nan) for name in STATS},
-        "sampler": json.dumps(task.sampler and dataclasses.asdict(task.sampler)), "weights_hash": task.weights, "rows_hash": task.rows,
+        "sampler": json.dumps(task.sampler and dataclasses.asdict(task.sampler)),
+        "weights_hash": task.weights, "rows_hash": task.rows,
         "seconds": estimate.seconds, "code": estimate.code,
     }  # fmt: skip
 
@@ -56,9 +58,9 @@ def gather(sweep: Path, plan: Iterable[Cell], runs: dict[str, Path]) -> int:
         estimate = store.get(sweep, key)
         rows.append(row(estimate))
         traces += _trace(estimate)
-    _table(sweep / "estimates.parquet", rows)
-    _table(sweep / "traces.parquet", traces)
-    _table(sweep / "training.parquet", [line for name, folder in runs.items() for line in _losses(name, folder)])
+    losses = [line for name, folder in runs.items() for line in _losses(name, folder)]
+    for name, table in zip(FILES, (rows, losses, traces), strict=True):
+        _table(sweep / name, table)
     return len(plan) - len(found)
 
 

@@ -1,6 +1,5 @@
 """Local processes: the workers of a sweep and the trainings of its runs, watched by this one."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rllc import progress
+from rllc import progress, store
 from rllc.config import Launch
 
 POLL_SECONDS = 0.2
@@ -43,8 +42,8 @@ def sweep(folder: Path, launch: Launch, *, total: int, done: int, on_line: Calla
     """
     count = min(workers(launch), max(total - done, 1))
     commands = [
-        [sys.executable, "-m", "rllc.work", str(folder), f"--worker={i}", f"--of={count}", f"--threads={launch.threads}",
-         f"--parent={os.getpid()}"]
+        [sys.executable, "-m", "rllc.work", str(folder), f"--worker={i}", f"--of={count}",
+         f"--threads={launch.threads}", f"--parent={os.getpid()}"]
         for i in range(count)
     ]  # fmt: skip
     tail = _Tail(folder / "index")
@@ -122,4 +121,4 @@ class _Tail:
                 whole, _, _ = lines.read().rpartition(b"\n")
             if whole:
                 self.read[file] = self.read.get(file, 0) + len(whole) + 1
-                yield from (json.loads(line) for line in whole.split(b"\n"))
+                yield from store.parse(whole.split(b"\n"))

@@ -119,6 +119,18 @@ def read(sweep: Path) -> list[Cell]:
     return [Cell(**{**line, "task": Task.of(line["task"])}) for line in fields]
 
 
+def required(sweep: Path) -> list[Cell]:
+    """Read plan.jsonl, which has to be there.
+
+    Raises:
+        Mistake: there is no plan.
+    """
+    cells = read(sweep)
+    if not cells:
+        raise Mistake(f"name: there is no plan in {sweep}; run `rllc sweep` first.")
+    return cells
+
+
 def share(plan: Sequence[Cell], worker: int, workers: int) -> list[Cell]:
     """The contiguous slice of one worker, cut so that the slices cost about the same."""
     total = sum(cell.cost for cell in plan)

@@ -18,7 +18,11 @@ def bar(title: str) -> Iterator[Show]:
         with _rich(title) as show:
             yield show
     else:
-        yield _Plain(title)
+        plain = _Plain(title)
+        try:
+            yield plain
+        finally:
+            plain.close()
 
 
 @contextmanager
@@ -42,21 +46,28 @@ def _rich(title: str) -> Iterator[Show]:
 
 
 class _Plain:
-    """Lines on standard error, at most one every PLAIN_SECONDS, and one at the end."""
+    """Lines on standard error, at most one every PLAIN_SECONDS, and one at the end, however it comes."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.first, self.ended = title, -1, False
+        self.title, self.first = title, -1
+        self.last = self.shown = (0, 0)
         self.began = self.printed = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
         if self.first < 0:
             self.first = done
-        if self.ended or (done < total and now - self.printed < PLAIN_SECONDS):
+        self.last = (done, total)
+        if done >= total or time.monotonic() - self.printed >= PLAIN_SECONDS:
+            self.close()
+
+    def close(self) -> None:
+        """Print where it stands, unless the last line says so already."""
+        if self.last == self.shown:
             return
-        self.printed, self.ended = now, done >= total
-        rate = (done - self.first) / max(now - self.began, 1e-9)
-        left = "" if self.ended or not rate else f", {clock((total - done) / rate)} left"
+        self.shown, self.printed = self.last, time.monotonic()
+        done, total = self.last
+        rate = (done - self.first) / max(self.printed - self.began, 1e-9)
+        left = f", {clock((total - done) / rate)} left" if done < total and rate else ""
         print(f"{self.title}: {done}/{total}, {rate:.3g}/s{left}", file=sys.stderr, flush=True)
 
 

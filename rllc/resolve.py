@@ -97,7 +97,9 @@ def _check_names(config: Config) -> None:
         raise unknown("train.data", config.train.data, config.data)
     for key, values in (
         ("train.seeds", config.train.seeds), ("grid.parts", config.grid.parts), ("grid.seeds", config.grid.seeds),
-        ("grid.metrics", config.grid.metrics), ("grid.steps", config.grid.steps), ("grid.datasets", config.grid.datasets),
+        ("grid.metrics", config.grid.metrics), ("grid.steps", config.grid.steps),
+        ("grid.datasets", config.grid.datasets), ("stages", config.stages), ("cluster.methods", config.cluster.methods),
+        ("cluster.scalings", config.cluster.scalings), ("cluster.k_range", config.cluster.k_range),
     ):  # fmt: skip
         if values is not None and (not values or len(set(values)) < len(values)):
             raise Mistake(f"{key}: {values} must hold at least one value, and none twice.")

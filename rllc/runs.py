@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -80,9 +81,9 @@ def prepare(config: Config) -> None:
     ingredients = json.dumps([fingerprint(dataset), config.model.d_vocab, repr(dataset)])
     shared = data / f"tokenizer-{hashlib.sha256(ingredients.encode()).hexdigest()[:16]}.json"
     for run in named(config):
-        if not run.tokenizer.exists():
+        if not (run.tokenizer.exists() and (run.path / "config.yaml").exists()):
             if not shared.exists():
-                tokenizer.train(train_documents(dataset), config.model.d_vocab, shared)
+                tokenizer.train(_texts(config), config.model.d_vocab, shared)
             with atomic.replace(run.tokenizer) as file, shared.open("rb") as source:
                 shutil.copyfileobj(source, file)
         training = _training_rows(config, run)
@@ -106,7 +107,7 @@ def fit(config: Config) -> int:
     total = len(waiting) * config.train.steps
     with _owned(waiting), progress.bar(f"train {', '.join(run.name for run in waiting)}") as show:
         return launch.run(
-            [[sys.executable, "-m", "rllc.train", str(run.path)] for run in waiting],
+            [[sys.executable, "-m", "rllc.train", str(run.path), f"--parent={os.getpid()}"] for run in waiting],
             config.launch,
             at_once=at_once,
             watch=lambda: show(sum(train.done(run.path) for run in waiting), total),
@@ -154,10 +155,15 @@ def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkp
     return found
 
 
+def _texts(config: Config) -> Iterator[str]:
+    with rows.named(config.train.data):
+        yield from train_documents(config.data[config.train.data])
+
+
 def _training_rows(config: Config, run: Run) -> rows.Rows:
     return rows.build(
-        config.train.data, config.data[config.train.data], tokenizer=run.tokenizer, n_ctx=config.model.n_ctx, split="train",
-        folder=Path(config.root, "data"), at_least=config.train.batch,
+        config.train.data, config.data[config.train.data], tokenizer=run.tokenizer, n_ctx=config.model.n_ctx,
+        split="train", folder=Path(config.root, "data"), at_least=config.train.batch,
     )  # fmt: skip
 
 

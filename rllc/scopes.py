@@ -3,6 +3,7 @@
 Shape letters: N null draws, P parts, D datasets, T training steps.
 """
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,18 @@ def check(options: config.Cluster, parts: Sequence[str]) -> None:
                     f"cluster.{key}: {k} is more than the {len(inside)} parts of scope {scope}; take at most that, "
                     f"or change cluster.per_layer."
                 )
+
+
+def fitting(options: config.Cluster, parts: Sequence[str]) -> config.Cluster | None:
+    """The options with the k of the range that the smallest scope can carry; None where nothing can be grouped.
+
+    A silhouette needs fewer clusters than parts. A k that was given is left as it is, for `check` to judge.
+    """
+    smallest = min(len(inside) for inside in members(parts, per_layer=options.per_layer).values())
+    k_range = [k for k in options.k_range if k < smallest]
+    if not k_range and options.k is None:
+        return None
+    return dataclasses.replace(options, k_range=k_range or [options.k or 0])
 
 
 def cut(curves: Trajectories, options: config.Cluster) -> list[Scope]:

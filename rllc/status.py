@@ -36,8 +36,12 @@ class Status:
 
 
 def status(sweep: Path) -> Status:
-    """Read the plan, the indexes and the errors of a sweep."""
-    cells = plan.read(sweep)
+    """Read the plan, the indexes and the errors of a sweep.
+
+    Raises:
+        Mistake: there is no such sweep.
+    """
+    cells = plan.required(sweep)
     index, errors = store.index(sweep), store.errors(sweep)
     by_key = {cell.task.key: cell for cell in cells}
     done = {key: line for key, line in index.items() if key in by_key}

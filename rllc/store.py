@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import math
-import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def keys(sweep: Path) -> set[str]:
     """Keys of all results that are there, from the names of the files."""
     found: set[str] = set()
     for folder in (sweep / "results").glob("[0-9a-f][0-9a-f]"):
-        found.update(name.removesuffix(".npz") for name in os.listdir(folder) if name.endswith(".npz"))
+        found.update(file.stem for file in folder.iterdir() if file.suffix == ".npz")
     return found
 
 
@@ -74,12 +75,16 @@ def index(sweep: Path) -> dict[str, dict[str, Any]]:
     """The index lines by key; a result without a line (its writer was killed in between) is read from its file."""
     lines: dict[str, dict[str, Any]] = {}
     for file in sorted((sweep / "index").glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if line.endswith("}"):
-                entry = json.loads(line)
-                lines[entry["key"]] = entry
+        lines |= {entry["key"]: entry for entry in parse(file.read_bytes().split(b"\n"))}
     present = keys(sweep)
     return {key: lines[key] if key in lines else summary(get(sweep, key)) for key in present}
+
+
+def parse(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The entries of index lines, without those that a killed writer left torn."""
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def put_error(sweep: Path, key: str, text: str) -> None:

@@ -1,5 +1,6 @@
 """The main job: train, plan, launch, gather, cluster, report; each stage does only what is missing."""
 
+import csv
 import dataclasses
 import hashlib
 import json
@@ -16,7 +17,6 @@ from rllc import atomic, gather, launch, plan, progress, runs, scopes, status, s
 from rllc.config import Config
 from rllc.data import documents, rows
 from rllc.mistake import Mistake, Unfinished
-from rllc.plan import Cell
 
 ORDER = ("train", "plan", "launch", "gather", "cluster", "report")
 
@@ -73,7 +73,8 @@ def check(config: Config) -> dict[str, list[int]]:
     for name in {*(config.grid.datasets or config.data), *([] if config.path else [config.train.data])}:
         with rows.named(name):
             documents.fingerprint(config.data[name])
-    scopes.check(config.cluster, wanted)
+    if fitting := scopes.fitting(config.cluster, wanted):
+        scopes.check(fitting, wanted)
     return steps
 
 
@@ -81,9 +82,11 @@ def train(config: Config) -> None:
     """Make the text and tokenizer, and train the runs that are not finished.
 
     Raises:
+        Mistake: a text cannot be read or is too little, or a run's folder holds another run.
         Unfinished: a training process failed or was killed.
     """
     runs.prepare(config)
+    runs.datasets(config, runs.model(config))  # too little text is found now, not after the training
     named = ", ".join(run.name for run in runs.named(config))
     if runs.trained(config):
         print(f"train: {named}: nothing to do")
@@ -109,7 +112,7 @@ def make_plan(config: Config, steps: dict[str, list[int]]) -> None:
 def work(config: Config, collector: track.Collector) -> int:
     """Start the workers for what is missing, and wait for them."""
     sweep = folder(config)
-    cells = _planned(sweep)
+    cells = plan.required(sweep)
     done = store.keys(sweep) & {cell.task.key for cell in cells}
     if len(done) == len(cells):
         print(f"chains: all {len(cells)} tasks are done, nothing to do")
@@ -123,16 +126,16 @@ def work(config: Config, collector: track.Collector) -> int:
             collector.update([gather.line(tasks[line["key"]], line)])
 
     code = launch.sweep(sweep, config.launch, total=len(cells), done=len(done), on_line=on_line)
-    return max(code, _verdict(sweep, config))
+    return max(min(code, 1), _verdict(sweep, config))
 
 
 def gather_results(config: Config) -> int:
     """Collect the results that are there into Parquet files."""
     sweep = folder(config)
-    cells = _planned(sweep)
+    cells = plan.required(sweep)
     present = sorted(store.keys(sweep) & {cell.task.key for cell in cells})
     stamp = _digest([*present, version.code()])
-    if _fresh(sweep / "gathered.txt", stamp):
+    if _fresh(sweep / "gathered.txt", stamp) and all((sweep / name).exists() for name in gather.FILES):
         print("gather: nothing to do")
     else:
         gather.gather(sweep, cells, {run.name: run.path for run in runs.named(config)})
@@ -159,7 +162,8 @@ def cluster(config: Config) -> None:
         print("cluster: nothing to do")
         return
     with progress.bar("cluster") as show:
-        clustering.run(sweep, config.cluster, table=table, progress=show)
+        if clustering.run(sweep, config.cluster, table=table, progress=show) is None:
+            print("cluster: fewer than three curves in a scope, nothing to group")
     atomic.write_text(sweep / "clusters" / "stamp.txt", stamp)
 
 
@@ -181,18 +185,21 @@ def closing(config: Config) -> str:
     """Where everything lies, and how well the clusters agree with what the heads do."""
     sweep = folder(config)
     files = {
-        "figures": "report/*.png",
-        "page": "report/index.html",
-        "estimates": "estimates.parquet",
+        "figures": "report/*.png", "page": "report/index.html", "estimates": "estimates.parquet",
         "clusters": "clusters/labels.csv",
-    }
-    there = [f"{what:10}{sweep / name}" for what, name in files.items() if any(sweep.glob(name))]
+    }  # fmt: skip
+    lines = [f"{what:10}{sweep / name}" for what, name in files.items() if any(sweep.glob(name))]
     agreement = sweep / "clusters" / "agreement.csv"
     if agreement.exists():
-        from rllc import compare
-
-        there.append(compare.sentence(agreement))
-    return "\n".join(there)
+        with agreement.open(encoding="utf-8") as file:
+            primary = [row for row in csv.DictReader(file) if row["primary"] == "true"]
+        lines += [
+            f"agreement of {row['method']}/{row['scaling']} (k {row['k']}) with what the heads do, "
+            f"{row['run']} {row['scope']}: "
+            + (row["reason"] or f"ARI {float(row['ari']):.2f}, AMI {float(row['ami']):.2f}, p {float(row['p']):.3g}")
+            for row in primary
+        ]
+    return "\n".join(lines)
 
 
 def _cluster_or_say_why(config: Config, code: int) -> None:
@@ -212,13 +219,6 @@ def _collector(config: Config) -> track.Collector:
     tasks = [cell.task for cell in plan.read(sweep)]
     idle = {task.key for task in tasks} <= store.keys(sweep)
     return track.Collector(sweep, dataclasses.replace(config.track, kind="none") if idle else config.track, tasks)
-
-
-def _planned(sweep: Path) -> list[Cell]:
-    cells = plan.read(sweep)
-    if not cells:
-        raise Mistake(f"name: there is no plan in {sweep}; run `rllc sweep` first.")
-    return cells
 
 
 def _gathered(sweep: Path) -> Path:

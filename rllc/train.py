@@ -4,9 +4,12 @@ Run as `python -m rllc.train RUN_FOLDER`; the folder's `config.yaml` says everyt
 and the step alone, so the resume state is the weights, the optimizer and the step.
 """
 
+import argparse
 import dataclasses
 import json
 import math
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,7 +19,7 @@ import numpy as np
 
 from rllc import atomic
 from rllc.config import Model, Schedule, Train, differences
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, Unfinished
 from rllc.zoo import folder
 
 RESUME_SECONDS = 5.0  # at most this much training is lost, beside the step in hand
@@ -71,8 +74,14 @@ def done(path: Path) -> int:
         return 0
 
 
-def run(path: Path) -> None:
-    """Train until the last step, from the resume state where there is one."""
+def run(path: Path, *, parent: int | None = None) -> None:
+    """Train until the last step, from the resume state where there is one.
+
+    `parent` is the process that started the training: when it is gone, the training stops.
+
+    Raises:
+        Unfinished: the loss is not finite, or the parent is gone.
+    """
     import torch
     import yaml
 
@@ -89,8 +98,8 @@ def run(path: Path) -> None:
     keep, saved = set(saved_steps(train.checkpoints, train.steps)), time.monotonic()
     with _metrics(path, first) as metrics:
         for step in range(first, train.steps + 1):
-            if step in keep:
-                folder.save(_checkpoint(path, step), model, weights, step)
+            if parent is not None and os.getppid() != parent:
+                raise Unfinished(f"{path}: stopped at step {step}, for process {parent} that started it is gone")
             if step == train.steps or time.monotonic() - saved > RESUME_SECONDS:
                 _save_state(path, weights, optimizer, step)
                 saved = time.monotonic()
@@ -100,7 +109,9 @@ def run(path: Path) -> None:
                 metrics.write(json.dumps({"step": step, "loss": round(loss.item(), 6)}) + "\n")
                 metrics.flush()
             if not math.isfinite(loss.item()):
-                raise FloatingPointError(f"the training loss is not finite at step {step}")
+                raise Unfinished(f"{path}: the training loss is not finite at step {step}; lower train.lr")
+            if step in keep:
+                folder.save(_checkpoint(path, step), model, weights, step)
             if step < train.steps:
                 _update(optimizer, loss, weights, learning_rate(train, step), train.clip)
 
@@ -176,5 +187,20 @@ def as_dict(model: Model, train: Train, seed: int) -> dict[str, Any]:
     return {"seed": seed, "model": dataclasses.asdict(model), "train": options}
 
 
+def main() -> int:
+    """Parse the command line, and train."""
+    parser = argparse.ArgumentParser(prog="python -m rllc.train", description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--parent", type=int)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        run(options.run, parent=options.parent)
+    except Unfinished as unfinished:
+        print(f"rllc: {unfinished}", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    sys.exit(main())

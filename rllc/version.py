@@ -7,8 +7,8 @@ from importlib import metadata
 from pathlib import Path
 
 PACKAGES = (
-    "torch", "numpy", "scipy", "hydra-core", "omegaconf", "tokenizers", "safetensors", "scikit-learn", "tslearn", "pyarrow",
-    "matplotlib", "wandb", "devinterp", "jax",
+    "torch", "numpy", "scipy", "hydra-core", "omegaconf", "tokenizers", "safetensors", "scikit-learn", "tslearn",
+    "pyarrow", "matplotlib", "wandb", "devinterp", "jax",
 )  # fmt: skip
 
 
@@ -46,6 +46,6 @@ def _git(*words: str) -> str:
         answer = subprocess.run(
             ["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=10
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,7 +1,7 @@
 """One worker: its share of the plan; it skips what is done and records what failed.
 
-Run as `python -m rllc.work SWEEP --worker I --of N --threads T`. Exit codes: 0 all of its share is done, 1 something failed
-or diverged, 75 it was told to stop while there was more to do, 143 stopped by SIGTERM.
+Run as `python -m rllc.work SWEEP --worker I --of N --threads T`. Exit codes: 0 all of its share is done, 1 something
+failed or diverged, 75 it was told to stop while there was more to do, 143 stopped by SIGTERM.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def work(sweep: Path, worker: int, workers: int, *, parent: int | None = None) -
     name = f"{socket.gethostname()}-{os.getpid()}-{worker}"
     healthy = True
     try:
-        for cell, pool in _pools(sweep.parent.parent, mine):
+        for cell, pool in pools(sweep.parent.parent, mine):
             if parent is not None and os.getppid() != parent:
                 return MORE
             healthy &= _attempt(sweep, cell, pool, name)
@@ -78,28 +78,30 @@ def _measure(cell: Cell, pool: "Pool") -> Estimate:
     return measures[cell.task.metric](cell.task, pool)
 
 
-def _pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | Exception]]":
+def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | Exception]]":
     """Each cell with the pool it is measured on; cells in a row that share checkpoint, rows and block share the pool.
 
     A pool that cannot be opened is given as the exception, for each of its cells.
     """
     loaded: tuple[str, Any] = ("", None)
-    for (checkpoint, rows, sampler), group in groupby(
-        cells, key=lambda cell: (cell.checkpoint, cell.rows, cell.task.sampler)
+    for (checkpoint, weights, rows, sampler), group in groupby(
+        cells, key=lambda cell: (cell.checkpoint, cell.task.weights, cell.rows, cell.task.sampler)
     ):
         try:
             if loaded[0] != checkpoint:
-                loaded = (checkpoint, _load(root / checkpoint))
+                loaded = (checkpoint, _load(root / checkpoint, weights))
             pool: Pool | Exception = _open(loaded[1], root / rows, sampler)
-        except (Mistake, OSError, ValueError) as error:
+        except Exception as error:  # whatever is wrong with these files, the next ones may be whole
             pool = error
         for cell in group:
             yield cell, pool
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, weights: str) -> Any:
     from rllc.zoo import folder
 
+    if folder.describe(path)[1] != weights:
+        raise Mistake(f"{path} is no longer the file that was planned.")
     return folder.load(path)
 
 

@@ -63,3 +63,13 @@ def test_options_that_cannot_work_are_refused(change, sentence):
 
 def test_a_given_k_joins_the_range():
     assert scopes.tried(replace(OPTIONS, k=5, k_range=[4, 2, 4])) == [2, 4, 5]
+
+
+def test_the_range_shrinks_to_the_smallest_scope_and_a_given_k_does_not():
+    few = ["L0H0", "L0H1", "L0H2", "L0H3", "L1H0", "L1H1", "L1H2"]
+    assert scopes.fitting(replace(OPTIONS, k_range=[2, 3, 4, 5]), few).k_range == [2]
+    assert scopes.fitting(replace(OPTIONS, k_range=[2, 3, 4, 5], per_layer=False), few).k_range == [2, 3, 4, 5]
+    assert scopes.fitting(replace(OPTIONS, k_range=[2]), ["L0H0", "L0H1"]) is None
+    given = scopes.fitting(replace(OPTIONS, k=4, k_range=[2, 3]), few)
+    with pytest.raises(Mistake, match=r"cluster.k: 4 is more than the 3 parts of scope L1"):
+        scopes.check(given, few)

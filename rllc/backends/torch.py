@@ -45,8 +45,8 @@ def run(
         for xi_D, generator in zip(xi_CD, generators, strict=True):
             xi_D.normal_(generator=generator)
         state_CD.add_(xi_CD, alpha=noise * math.sqrt(sampler.lr))
-    kept = (excess, reference, along, away, state_CD)
-    return Trace(*(array.cpu().numpy() for array in kept), len(start))
+    kept = [array.cpu().numpy() for array in (excess, reference, along, away, state_CD)]
+    return Trace(kept[0], kept[1], kept[2], kept[3], kept[4], size=len(start))
 
 
 def _views(state_CD: Tensor, shapes: list[Tensor]) -> list[Tensor]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rllc.config import Dataset
 from rllc import atomic
+from rllc.config import Dataset
 from rllc.data import packing, recipes
 from rllc.data.documents import components, fingerprint
 from rllc.data.packing import Tokens

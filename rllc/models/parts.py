@@ -22,10 +22,10 @@ def select(part: str, names: Sequence[str]) -> list[str]:
         glob = term.removeprefix("!")
         matched = {name for name in names if _matches(glob, name)}
         if not matched:
-            raise Mistake(f"part: {term!r} matches no parameter; legal: {_legal(names)}.")
+            raise Mistake(f"grid.parts: {term!r} matches no parameter; legal: {_legal(names)}.")
         chosen |= set(names) - matched if term.startswith("!") else matched
     if not chosen:
-        raise Mistake(f"part: {part!r} leaves no parameter; legal: {_legal(names)}.")
+        raise Mistake(f"grid.parts: {part!r} leaves no parameter; legal: {_legal(names)}.")
     return [name for name in names if name in chosen]
 
 
@@ -47,7 +47,7 @@ def _matches(glob: str, name: str) -> bool:
 
 
 def _pattern(glob: str) -> str:
-    """The regular expression of a glob of `*`, `?` and `[…]`, in which a `*` after a digit does not take digits first."""
+    """The regular expression of a glob of `*`, `?` and `[…]`; a `*` after a digit does not take digits first."""
     pieces = re.split(r"(\[[^]]+\]|\*|\?)", glob)
     out = ""
     for before, piece in zip(["", *pieces], pieces, strict=False):
@@ -63,4 +63,5 @@ def _pattern(glob: str) -> str:
 def _legal(names: Sequence[str]) -> str:
     found = heads(names)
     others = [name for name in names if not HEAD.match(name)]
-    return f"heads {', '.join(found[:64])}{', …' if len(found) > 64 else ''}; names {', '.join(others[:40])}; globs over them"
+    more = ", …" if len(found) > 64 else ""
+    return f"heads {', '.join(found[:64])}{more}; names {', '.join(others[:40])}; globs over them"

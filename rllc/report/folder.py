@@ -24,7 +24,7 @@ def draw(
         report: choices of the report.
         seconds: wall time of the stages before, to be shown.
         table: long table of curves (CSV or Parquet) to draw instead of the sweep's estimates.
-        progress: called with the number of files drawn and their total.
+        progress: called with the number of figures drawn and their total.
 
     Returns:
         The files written: index.html first, then PNG and SVG of each figure.
@@ -40,13 +40,11 @@ def draw(
         for done, picture in enumerate(pictures, start=1):
             files[picture.name] = style.save(picture.draw(), folder / picture.name)
             if progress:
-                progress(done, len(pictures) + 1)
+                progress(done, len(pictures))
     index = folder / "index.html"
     atomic.write_text(index, page.page(found, pictures, files, seconds or {}))
     written = [path for paths in files.values() for path in paths]
     for path in [*folder.glob("*.png"), *folder.glob("*.svg")]:
         if path not in written:
             path.unlink()
-    if progress:
-        progress(len(pictures) + 1, len(pictures) + 1)
     return [index, *written]

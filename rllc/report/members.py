@@ -6,7 +6,6 @@ Shape letters: P parts, D datasets, T points of a curve.
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,10 +47,9 @@ def pictures(source: Source) -> Iterator[Picture]:
     if groups is None or not source.curves:
         return
     try:
-        every = trajectories.read_table(_table(source), metric=source.metric, fill=groups.settings["options"]["fill"])
+        curves = _curves(source)
     except Mistake:
         return
-    curves = {curve.run: curve for curve in every}
     method, how = groups.primary
     for run, scope in groups.chosen:
         k, origin = groups.chosen[run, scope]
@@ -132,5 +130,17 @@ def _scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Val
     return steps_T, scaling.scale(value_PDT, curves.error_PDT[inside], how)
 
 
-def _table(source: Source) -> Path:
-    return source.table or source.sweep / "estimates.parquet"
+def trouble(source: Source) -> str:
+    """Say why the figures are left out, if the estimates no longer give the curves that were clustered."""
+    try:
+        _curves(source)
+    except Mistake as mistake:
+        return f"The figures of groups are left out, since the curves have changed: {mistake}"
+    return ""
+
+
+def _curves(source: Source) -> dict[str, Trajectories]:
+    """Read the curves of each run as clustering reads them."""
+    assert source.groups is not None
+    path, fill = source.table or source.sweep / "estimates.parquet", source.groups.settings["options"]["fill"]
+    return {curve.run: curve for curve in trajectories.read_table(path, metric=source.metric, fill=fill)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rllc import version
-from rllc.report import summary, tables
+from rllc.report import members, summary, tables
 from rllc.report.picture import Picture
 from rllc.report.sheet import CSS
 from rllc.report.source import Source
@@ -125,6 +125,7 @@ def _notes(source: Source) -> str:
         for title, found in notes.items()
         if found
     ]
+    said += [trouble] if source.curves and (trouble := members.trouble(source)) else []
     return _paragraphs(said or ["No clustering failed, and no cell was filled."])
 
 

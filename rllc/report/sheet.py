@@ -21,7 +21,7 @@ figure img { display: block; max-width: 100%; height: auto; background: #fff; bo
 figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.4rem; max-width: 56rem; }
 .wide { overflow-x: auto; margin: 1rem 0 1.5rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--soft); padding-bottom: 0.4rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: 0.4rem; white-space: nowrap; }
 th, td { padding: 0.2rem 0.7rem 0.2rem 0; text-align: left; border-bottom: 1px solid var(--rule); vertical-align: top;
   overflow-wrap: normal; }
 thead th { background: var(--head); border-bottom-width: 2px; }

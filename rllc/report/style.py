@@ -121,11 +121,11 @@ def limits(value: Values, half: Values) -> tuple[float, float]:
     if not known.size:
         return 0.0, 1.0
     low, high = float(known.min()), float(known.max())
-    room = max(high - low, 0.1 * abs(high), 1e-3)
+    room = high - low or 0.5 * abs(high) or 1.0
     reach = np.where(np.isfinite(half), half, 0.0)
-    low, high = max(low - room, float(np.nanmin(value - reach))), min(high + room, float(np.nanmax(value + reach)))
-    pad = 0.05 * max(high - low, room)
-    return low - pad, high + pad
+    bottom, top = max(low - room, float(np.nanmin(value - reach))), min(high + room, float(np.nanmax(value + reach)))
+    pad = 0.05 * (top - bottom) or room
+    return bottom - pad, top + pad
 
 
 def step_axis(axes: "Axes", steps: Sequence[float]) -> None:

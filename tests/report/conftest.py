@@ -16,6 +16,8 @@ from rllc.report import style
 Cell = tuple[str, str, int]  # part, dataset, step
 
 SAMPLER = {"lr": 1e-3, "nbeta": 30.0, "gamma": 200.0, "chains": 4, "draws": 40, "burn_in": 10, "reference": "paired"}
+SCORES = ("prev_token", "current_token", "prefix")
+STATS = ("stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p")
 STEPS = (0, 100, 200, 300, 400, 600, 800, 1000, 1100, 1200, 1400, 1600)
 
 
@@ -60,7 +62,10 @@ def llc_rows(spec: Spec, rng: np.random.Generator) -> list[dict[str, Any]]:
         for part, layer, head in parts:
             level = rng.uniform(0.85, 1.15)
             for (d, dataset), step, seed in (
-                (pair, step, seed) for pair in enumerate(spec.datasets) for step in spec.steps for seed in range(spec.seeds)
+                (pair, step, seed)
+                for pair in enumerate(spec.datasets)
+                for step in spec.steps
+                for seed in range(spec.seeds)
             ):
                 if (part, dataset, step) in spec.absent:
                     continue
@@ -71,13 +76,14 @@ def llc_rows(spec: Spec, rng: np.random.Generator) -> list[dict[str, Any]]:
                 value = math.nan if health == "diverged" else float(chains.mean())
                 several = spec.chains > 1 and health != "diverged"
                 rows.append({
-                    "key": f"{n}/{part}/{dataset}/{step}/{seed}", "run": run, "step": step, "part": part, "layer": layer,
-                    "head": head, "dataset": dataset, "metric": "llc", "seed": seed, "value": value,
+                    "key": f"{n}/{part}/{dataset}/{step}/{seed}", "run": run, "step": step, "part": part,
+                    "layer": layer, "head": head, "dataset": dataset, "metric": "llc", "seed": seed, "value": value,
                     "error": float(chains.std(ddof=1)) / math.sqrt(spec.chains) if several else math.nan,
                     "health": health, "reason": reason, "chains": chains.tolist(), "stein": rng.normal(1.03, 0.02),
                     "localised": rng.uniform(0.6, 0.9), "bias_burn_in": -0.012, "rhat": rng.uniform(1, 1.2),
                     "ess": rng.uniform(30, 80), "drift": rng.normal(0, 0.02), "drift_p": rng.uniform(),
-                    "sampler": json.dumps(SAMPLER), "weights_hash": "w", "rows_hash": "r", "seconds": 1.0, "code": "0.1.0+abc1234",
+                    "sampler": json.dumps(SAMPLER), "weights_hash": "w", "rows_hash": "r", "seconds": 1.0,
+                    "code": "0.1.0+abc1234",
                 })  # fmt: skip
     return rows
 
@@ -88,16 +94,20 @@ def score_rows(spec: Spec, rng: np.random.Generator, like: dict[str, Any]) -> li
     rows = []
     for run in spec.runs:
         for layer, head in np.ndindex(spec.layers, spec.heads):
-            for s, metric in enumerate(("prev_token", "current_token", "prefix")):
+            goal = dict(zip(SCORES, end[kind(layer, head, spec.heads)], strict=True))
+            for metric in SCORES:
                 for dataset in ("repeats",) if metric == "prefix" else spec.datasets:
                     for step in spec.steps:
-                        late = 1 / (1 + math.exp(-(step - 1000) / 80)) if metric == "prefix" else 1 - math.exp(-step / 300)
-                        value = 0.04 + (end[kind(layer, head, spec.heads)][s] - 0.04) * late + rng.normal(0, 0.01)
+                        late = (
+                            1 / (1 + math.exp(-(step - 1000) / 80)) if metric == "prefix" else 1 - math.exp(-step / 300)
+                        )
+                        value = 0.04 + (goal[metric] - 0.04) * late + rng.normal(0, 0.01)
                         rows.append({
-                            **like, "key": f"{run}/{layer}/{head}/{metric}/{dataset}/{step}", "run": run, "step": step,
-                            "part": f"L{layer}H{head}", "layer": layer, "head": head, "dataset": dataset, "metric": metric,
+                            **like, "key": f"{run}/{layer}/{head}/{metric}/{dataset}/{step}", "run": run,
+                            "step": step, "part": f"L{layer}H{head}", "layer": layer, "head": head, "dataset": dataset,
+                            "metric": metric,
                             "seed": 0, "value": value, "error": 0.002, "health": "ok", "reason": "", "chains": [],
-                            **dict.fromkeys(("stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p"), math.nan),
+                            **dict.fromkeys(STATS, math.nan),
                             "sampler": "null",
                         })  # fmt: skip
     return rows
@@ -143,10 +153,10 @@ def make(folder: Path, spec: Spec) -> Path:
 
 def options(**changed: Any) -> config.Cluster:
     """Give quick options of the clustering."""
-    chosen = {
+    chosen: dict[str, Any] = {
         "methods": ["kmeans", "kshape", "ward"], "scalings": ["none", "standardize"], "k": None, "k_range": [2, 3],
-        "primary": config.Primary("kmeans", "standardize"), "per_layer": True, "logx": True, "fill": "none", "n_init": 2,
-        "seed": 0, "null_draws": 4,
+        "primary": config.Primary("kmeans", "standardize"), "per_layer": True, "logx": True, "fill": "none",
+        "n_init": 2, "seed": 0, "null_draws": 4,
     }  # fmt: skip
     return config.Cluster(**{**chosen, **changed})
 
@@ -155,6 +165,12 @@ def options(**changed: Any) -> config.Cluster:
 def sweep(tmp_path: Path) -> Callable[..., Path]:
     """Make a sweep of a given spec, without clusters."""
     return lambda name="demo", **changed: make(tmp_path / name, Spec(**changed))
+
+
+@pytest.fixture
+def cluster() -> Callable[..., None]:
+    """Cluster a sweep, with options changed by name."""
+    return lambda folder, table=None, **changed: clustering.run(folder, options(**changed), table=table)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,244 @@
+"""What a step of a chain costs in rllc and in devinterp 2.0.1, measured in turn in one process.
+
+    python bench/chain_cost.py [--quick] [--model demo paper] [--rounds 7] [--threads 1]
+
+Both sides get the same weights, head, rows, batch and settings (lr 1e-3, nbeta 30, gamma 200), the same number of
+chains and draws, and first have to agree on the loss. The whole bench runs twice in processes of its own: with the
+system's allocator settings and with those that rllc gives to its workers.
+
+What is in a number, all in ms per chain × draw:
+    rllc        `metrics.llc.measure` as a worker calls it: minibatches, restriction, chains, reference, estimate
+    once        what rllc computes once per checkpoint and dataset (streams, reference), spread over all heads
+    devinterp   its own loop `sample_single_chain` without observables in steady state: the first two steps of a
+                chain, the copy of the model, the garbage collections, the store and the reference are left out
+    whole       `devinterp.slt.sampling.sample` with observables={}: all of that included, 16 reference batches
+Time is wall time; the second ratio is that of CPU time, which other load on the machine disturbs less.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from devinterp.optim import SGMCMC
+from devinterp.slt.sampler import sample_single_chain
+from devinterp.slt.sampling import sample
+from plain_module import Plain, head_masks, token_losses
+
+from rllc import launch
+from rllc.config import Model
+from rllc.metrics import llc
+from rllc.models import attention
+from rllc.models.restriction import Pool
+from rllc.task import Sampler, Task
+
+WARM = 2  # steps of a chain before its steady state
+HEADS = ((0, 0), (1, 0))
+SETTINGS = Sampler(lr=1e-3, nbeta=30.0, gamma=200.0, chains=4, draws=40, burn_in=0, batch=8)
+MODELS = {
+    "demo": (Model(2, 8, 64, 8, 64, 512, "shortformer"), SETTINGS),
+    "paper": (Model(2, 8, 256, 32, 256, 5000, "shortformer"), replace(SETTINGS, draws=20)),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds per chain × draw by two clocks."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One head of one model on one pool of rows."""
+
+    model: Model
+    module: Plain
+    pool: Pool
+    sampler: Sampler
+    layer: int
+    head: int
+
+
+def clocks() -> np.ndarray:
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def timed(work: Callable[[], object], count: int) -> Cost:
+    began = clocks()
+    work()
+    return Cost(*((clocks() - began) / count))
+
+
+def rllc(case: Case) -> Cost:
+    task = Task("bench", "", 0, f"L{case.layer}H{case.head}", "random", "", "llc", 0, case.sampler)
+    return timed(lambda: llc.measure(task, case.pool), case.sampler.chains * case.sampler.draws)
+
+
+def devinterp(case: Case) -> Cost:
+    """The loop's own steps, from the end of one update to the end of the next."""
+    sampler = case.sampler
+    ends_CS: list[list[np.ndarray]] = [[] for _ in range(sampler.chains)]
+    for chain in range(sampler.chains):
+        sample_single_chain(
+            case.module,
+            [{"input_ids": row} for row in case.pool.tokens_NL],  # type: ignore[arg-type]
+            lambda module, batch: (token_losses(module, batch["input_ids"]), {}),
+            head_masks(case.module, case.layer, case.head),
+            num_draws=sampler.draws,
+            sampling_method=SGMCMC.sgld,  # type: ignore[arg-type]
+            sampling_method_kwargs={"lr": sampler.lr, "nbeta": sampler.nbeta, "localization": sampler.gamma},
+            chain=chain,
+            seed=chain,
+            dataloader_seed=chain,
+            step_callback=lambda chain, step, optimizer: ends_CS[chain].append(clocks()),  # noqa: ARG005
+            batch_size=sampler.batch,
+        )
+    spans = [(ends[-1] - ends[WARM - 1]) / (len(ends) - WARM) for ends in ends_CS]
+    return Cost(*np.mean(spans, 0))
+
+
+def whole(case: Case) -> Cost:
+    sampler = case.sampler
+    with tempfile.TemporaryDirectory() as folder:
+        return timed(
+            lambda: sample(
+                case.module,
+                [{"input_ids": row} for row in case.pool.tokens_NL],  # type: ignore[arg-type]
+                {},
+                lr=sampler.lr,
+                n_beta=sampler.nbeta,
+                localization=sampler.gamma,
+                param_masks=head_masks(case.module, case.layer, case.head),
+                loss_fn=token_losses,
+                num_chains=sampler.chains,
+                num_draws=sampler.draws,
+                batch_size=sampler.batch,
+                num_init_loss_batches=16,
+                device="cpu",
+                output_path=Path(folder) / "samples.zarr",
+            ),
+            sampler.chains * sampler.draws,
+        )
+
+
+def check_losses(case: Case) -> None:
+    """Both sides must have the same loss on the same rows, and the same slope in the head's values."""
+    tokens = case.pool.tokens_NL[: case.sampler.batch]
+    name = f"L{case.layer}.v"
+    live = {**case.pool.weights, name: case.pool.weights[name].clone().requires_grad_()}
+    ours_B = attention.forward(live, tokens[None], case.model)[0]
+    theirs_B = token_losses(case.module, tokens).mean(1)
+    ours, theirs = (
+        torch.autograd.grad(ours_B.mean(), live[name])[0],
+        torch.autograd.grad(theirs_B.mean(), getattr(case.module, name.replace(".", "_")))[0],
+    )
+    assert (ours_B - theirs_B).abs().max() < 1e-5, "the two sides have different losses"
+    assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max(), "the two sides have different gradients"
+
+
+def peak_mb(work: Callable[[], Cost]) -> tuple[Cost, float]:
+    """The cost, and the largest resident memory of the process meanwhile (Linux; NaN elsewhere)."""
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not status.exists():
+        return work(), float("nan")
+    clear.write_text("5")  # starts the record of the peak anew
+    cost = work()
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return cost, int(line.split()[1]) / 1024
+
+
+def compare(name: str, options: argparse.Namespace) -> None:
+    """Print one line a head."""
+    model, sampler = MODELS[name]
+    if options.quick:
+        sampler = replace(sampler, chains=2, draws=10)
+    weights = attention.init(model, seed=0)
+    tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(options.rows, model.n_ctx)))
+    pool = Pool(weights, model, tokens_NL, chains=sampler.chains, batch=sampler.batch)
+    module = Plain(weights, model)
+    count = sampler.chains * sampler.draws * model.n_layers * model.n_heads
+    once = timed(lambda: pool.reference(torch.zeros(1, 1, dtype=torch.int64)), count)
+    cases = [Case(model, module, pool, sampler, *head) for head in HEADS]
+    found: dict[tuple[int, str], list[tuple[Cost, float]]] = {}
+    for case in cases:
+        check_losses(case)
+    for turn in range(-1, options.rounds):  # the first turn warms up
+        for case in cases:
+            for side in (rllc, devinterp) if turn % 2 else (devinterp, rllc):
+                measured = peak_mb(lambda side=side, case=case: side(case))  # type: ignore[misc]
+                if turn >= 0:
+                    found.setdefault((case.layer, side.__name__), []).append(measured)
+    for case in cases:
+        ours, theirs = found[case.layer, "rllc"], found[case.layer, "devinterp"]
+        print(line(name, case, ours, theirs, once, whole(case)), flush=True)
+
+
+def line(
+    name: str,
+    case: Case,
+    ours: Sequence[tuple[Cost, float]],
+    theirs: Sequence[tuple[Cost, float]],
+    once: Cost,
+    everything: Cost,
+) -> str:
+    def middle(side: Sequence[tuple[Cost, float]], clock: str) -> float:
+        return 1e3 * float(np.median([getattr(cost, clock) for cost, _ in side]))
+
+    def text(side: Sequence[tuple[Cost, float]]) -> str:
+        least = 1e3 * min(cost.wall for cost, _ in side)
+        return f"{middle(side, 'wall'):7.2f} ({least:.2f})"
+
+    wall, cpu = (middle(theirs, clock) / middle(ours, clock) for clock in ("wall", "cpu"))
+    peaks = [max(peak for _, peak in side) for side in (ours, theirs)]
+    return (
+        f"{name:5} | L{case.layer}H{case.head} | {text(ours):>16} | {1e3 * once.wall:5.2f} | {text(theirs):>16} | "
+        f"{1e3 * everything.wall:6.2f} | {wall:5.2f} | {cpu:5.2f} | {peaks[0]:5.0f} {peaks[1]:5.0f}"
+    )
+
+
+def measure(options: argparse.Namespace) -> None:
+    """The bench in this process, as its environment is."""
+    os.environ["TQDM_DISABLE"] = "1"
+    warnings.simplefilter("ignore")  # devinterp's own
+    torch.set_num_threads(options.threads)
+    print(
+        "model | head | rllc med (min)   | once  | devinterp (min)  | whole  | ratio | (CPU) | peak RSS MB, rllc devinterp"
+    )
+    for name in options.model:
+        compare(name, options)
+
+
+def main() -> None:
+    """Run the bench once under each allocator setting."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="2 chains of 10 draws, 2 rounds")
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=1024, help="of the pool")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--here", action="store_true", help="in this process, with its environment as it is")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds = min(options.rounds, 2)
+    if options.here:
+        return measure(options)
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    plain |= dict.fromkeys(launch._THREADS, str(options.threads))
+    for title, environment in (("default allocator", plain), ("rllc's allocator", plain | launch._MALLOC)):
+        print(f"\n{title}, {options.threads} thread", flush=True)
+        subprocess.run([sys.executable, *sys.argv, "--here"], env=environment, check=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

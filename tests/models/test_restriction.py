@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+import torch
+from rllc.config import Model
+from rllc.models import attention, restriction
+from rllc.models.layout import names
+from rllc.models.parts import select
+from test_attention import LEARNED, SHORT, random_weights
+
+PARTS = [
+    "L0H0",
+    "L1H1",
+    "L0H1.q",
+    "L1H0+L1H1",
+    "L0*",
+    "*.q",
+    "*",
+    "!L0H0",
+    "embed",
+    "pos",
+    "L1.ln1",
+    "L1.bo",
+    "final",
+    "unembed",
+]
+
+
+def pool_of(model, rows=23, dtype=torch.float64, chains=3, batch=4):
+    weights = {name: array.to(dtype) for name, array in random_weights(model).items()}
+    tokens = torch.from_numpy(np.random.default_rng(1).integers(model.d_vocab, size=(rows, model.n_ctx)))
+    return restriction.Pool(weights, model, tokens, chains=chains, batch=batch)
+
+
+def moved(potential, seed=0):
+    """Live arrays off w*, different for each chain."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (a + 0.3 * torch.randn(3, *a.shape, generator=generator, dtype=a.dtype)).requires_grad_()
+        for a in potential.start
+    ]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("model", [SHORT, LEARNED])
+def test_restricted_loss_and_gradient_are_those_of_the_whole_model(part, model):
+    """The oracle: put the live arrays into a whole set of weights and run everything from the tokens on."""
+    pool = pool_of(model)
+    potential = restriction.restrict(pool, part)
+    rows = torch.from_numpy(np.random.default_rng(2).integers(23, size=(3, 4)))
+    live = moved(potential)
+    got = potential.losses(live, rows)
+    chosen = select(part, [name for name, _, _ in names(model)])
+    places = {name: (stack, at) for name, stack, at in names(model)}
+    expected = []
+    for chain in range(3):
+        weights = dict(pool.weights)
+        for name, array in zip(chosen, live, strict=True):
+            stack, at = places[name]
+            if at is None:
+                weights[stack] = array[chain]
+            else:
+                weights[stack] = torch.stack([array[chain] if i == at else row for i, row in enumerate(weights[stack])])
+        expected.append(attention.forward(weights, pool.tokens_NL[rows[chain]][None], model))
+    expected = torch.cat(expected)
+    assert torch.allclose(got, expected, atol=1e-11)
+    slope = torch.randn(3, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    for mine, theirs in zip(*(torch.autograd.grad(loss, live, slope) for loss in (got, expected)), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-11)
+
+
+@pytest.mark.parametrize("part", ["L0H0", "L1H2", "L0H1.q", "L0*", "*", "unembed", "embed"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_at_the_start_every_row_gives_exactly_its_reference(part, dtype):
+    model = Model(2, 8, 64, 8, 64, 512, "shortformer")
+    pool = pool_of(model, rows=40, dtype=dtype, chains=3, batch=4)
+    potential = restriction.restrict(pool, part)
+    rows = torch.from_numpy(np.random.default_rng(0).integers(40, size=(5, 3, 4)))
+    for rows_CB in rows:
+        live = [array.expand(3, *array.shape).clone() for array in potential.start]
+        assert torch.equal(potential.losses(live, rows_CB), potential.reference(rows_CB))
+
+
+def test_a_pool_too_large_to_keep_gives_the_same_numbers(monkeypatch):
+    rows = torch.from_numpy(np.random.default_rng(2).integers(23, size=(3, 4)))
+    results = []
+    for limit in (restriction.CACHE_BYTES, 0):
+        monkeypatch.setattr(restriction, "CACHE_BYTES", limit)
+        potential = restriction.restrict(pool_of(SHORT), "L1H1")
+        results.append((potential.losses(moved(potential), rows), potential.reference(rows)))
+    for kept, computed in zip(*results, strict=True):
+        assert torch.allclose(kept, computed, atol=1e-13)
+
+
+def test_frozen_weights_never_move():
+    from rllc.backends import torch as backend
+    from rllc.task import Sampler
+
+    pool = pool_of(SHORT)
+    before = {name: array.clone() for name, array in pool.weights.items()}
+    sampler = Sampler(lr=1e-2, nbeta=30, gamma=50, chains=3, draws=10, burn_in=0, batch=4)
+    for part in ("L0H1", "L1*", "*"):
+        potential = restriction.restrict(pool, part)
+        trace = backend.run(potential, sampler, np.zeros((3, 10, 4), np.int64), noise_seeds=[1, 2, 3])
+        assert (np.linalg.norm(trace.end_CD, axis=1) > 0).all()
+        assert all(torch.equal(before[name], array) for name, array in pool.weights.items()), part
+
+
+def test_what_a_part_kept_is_freed():
+    pool = pool_of(SHORT)
+    for part in ("L0H1", "L0*"):
+        pool.reference(torch.zeros(3, 4, dtype=torch.long))
+        kept = set(pool._kept)
+        potential = restriction.restrict(pool, part)
+        potential.losses(moved(potential), torch.zeros(3, 4, dtype=torch.long))
+        potential.close()
+        assert {name for name in set(pool._kept) - kept if "stream" not in name} == set()
