@@ -172,12 +172,13 @@ def compare(name: str, options: argparse.Namespace) -> None:
     found: dict[tuple[int, str], list[tuple[Cost, float]]] = {}
     for case in cases:
         check_losses(case)
-    for turn in range(-1, options.rounds):  # the first turn warms up
+        for side in (rllc, devinterp):
+            side(replace(case, sampler=replace(sampler, draws=WARM + 2)))
+    for turn in range(options.rounds):
         for case in cases:
             for side in (rllc, devinterp) if turn % 2 else (devinterp, rllc):
                 measured = peak_mb(lambda side=side, case=case: side(case))  # type: ignore[misc]
-                if turn >= 0:
-                    found.setdefault((case.layer, side.__name__), []).append(measured)
+                found.setdefault((case.layer, side.__name__), []).append(measured)
     for case in cases:
         ours, theirs = found[case.layer, "rllc"], found[case.layer, "devinterp"]
         print(line(name, case, ours, theirs, once, whole(case)), flush=True)
@@ -208,11 +209,10 @@ def line(
 
 def measure(options: argparse.Namespace) -> None:
     """The bench in this process, as its environment is."""
-    os.environ["TQDM_DISABLE"] = "1"
     warnings.simplefilter("ignore")  # devinterp's own
     torch.set_num_threads(options.threads)
     print(
-        "model | head | rllc med (min)   | once  | devinterp (min)  | whole  | ratio | (CPU) | peak RSS MB, rllc devinterp"
+        "model | head | rllc med (min)   | once  | devinterp (min)  | whole  | ratio | (CPU) | peak MB rllc devinterp"
     )
     for name in options.model:
         compare(name, options)
@@ -226,14 +226,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=1024, help="of the pool")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--here", action="store_true", help="in this process, with its environment as it is")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
         options.rounds = min(options.rounds, 2)
     if options.here:
         return measure(options)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    plain |= dict.fromkeys(launch._THREADS, str(options.threads))
+    plain |= dict.fromkeys(launch._THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
     for title, environment in (("default allocator", plain), ("rllc's allocator", plain | launch._MALLOC)):
         print(f"\n{title}, {options.threads} thread", flush=True)
         subprocess.run([sys.executable, *sys.argv, "--here"], env=environment, check=True)

@@ -18,6 +18,7 @@ VERBS = {
     "gather": "collect the results of a sweep into Parquet files",
     "cluster": "group the gathered curves, or those of input=<table>, offline",
     "report": "draw figures and the HTML page from the gathered files, offline",
+    "track": "show the gathered results in Weights & Biases again, with track=wandb",
 }
 HELP = f"""usage: rllc VERB [OVERRIDE ...]
 
@@ -68,7 +69,7 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     from rllc import composition
 
     verbs = {
-        "sweep": _sweep, "train": _train, "status": _status, "gather": _gather, "cluster": _cluster, "report": _report,
+        "sweep": _sweep, "train": _train, "status": _status, "gather": _gather, "cluster": _cluster, "report": _report, "track": _track,
     }  # fmt: skip
     if verb not in verbs:
         raise unknown("verb", verb, verbs)
@@ -118,4 +119,11 @@ def _report(config: "Config") -> int:
 
     sweep.draw(config)
     print(sweep.closing(config))
+    return 0
+
+
+def _track(config: "Config") -> int:
+    from rllc import sweep
+
+    sweep.track_again(config)
     return 0

@@ -80,6 +80,8 @@ def run(
     Raises:
         Mistake: the curves are incomplete, or the options do not fit them; nothing was written.
     """
+    from threadpoolctl import threadpool_limits
+
     if table is None:
         curves = trajectories.read(folder, fill=options.fill)
     else:
@@ -90,7 +92,8 @@ def run(
             return None
         scopes.check(options := fitting, curve.parts)
     scores = head_types.last_scores(table or folder / "estimates.parquet")
-    labels = _label(curves, options, progress)
+    with threadpool_limits(1):  # curves are small: more threads only wait for each other
+        labels = _label(curves, options, progress)
     choices = {cell: cluster.choose(found, options) for cell, found in labels.items()}
     summary = Summary(
         folder=folder / "clusters",

@@ -92,7 +92,7 @@ def _check_options(group: str, value: str) -> None:
     legal = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
     if not re.search(r"[({$]", value):
         for name in value.strip("[]").split(","):
-            if name.strip(" '\"") not in (*legal, *(("null",) if group == "experiment" else ())):
+            if name.strip(" '\"") not in legal:
                 raise unknown(group, name, legal)
 
 

@@ -54,7 +54,8 @@ def effective_draws(trace_CS: NDArray[np.float64]) -> float:
     pairs = rho[0 : draws - draws % 2 : 2] + rho[1::2]
     negative = np.flatnonzero(pairs <= 0)
     monotone = np.minimum.accumulate(pairs[: negative[0] if len(negative) else len(pairs)])
-    return chains * draws / max(2.0 * float(monotone.sum()) - 1.0, 1.0 / draws)
+    tau = max(2.0 * float(monotone.sum()) - 1.0, 1.0 / draws)
+    return float(chains * draws / tau)
 
 
 def drift(trace_CS: NDArray[np.float64]) -> tuple[float, float]:

@@ -56,7 +56,7 @@ def run(config: Config) -> int:
             if "report" in wanted:
                 with _timed(seconds, "report"):
                     draw(config, seconds)
-            collector.finish()
+            collector.finish({"labels": _rows(folder(config) / "clusters" / "labels.csv")})
     print(f"time: {', '.join(f'{stage} {spent:.1f} s' for stage, spent in seconds.items())}")
     return code
 
@@ -126,7 +126,23 @@ def work(config: Config, collector: track.Collector) -> int:
             collector.update([gather.line(tasks[line["key"]], line)])
 
     code = launch.sweep(sweep, config.launch, total=len(cells), done=len(done), on_line=on_line)
+    collector.update([], failed=store.errors(sweep).keys() & tasks.keys())
     return max(min(code, 1), _verdict(sweep, config))
+
+
+def track_again(config: Config) -> None:
+    """Write the W&B runs of a sweep from its gathered files, from nothing.
+
+    Raises:
+        Mistake: `track` is none, W&B is not installed, or nothing was gathered.
+    """
+    from pyarrow import parquet
+
+    if config.track.kind == "none":
+        raise Mistake("track: 'none' shows nothing; legal here: wandb.")
+    sweep = folder(config)
+    estimates = parquet.read_table(_gathered(sweep))
+    track.collect(sweep, config.track, estimates, tables={"labels": _rows(sweep / "clusters" / "labels.csv")})
 
 
 def gather_results(config: Config) -> int:
@@ -168,17 +184,20 @@ def cluster(config: Config) -> None:
 
 
 def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
-    """Draw the figures and the page from the gathered files and the clusters."""
+    """Draw the figures and the page from the gathered files, or from `input`, and the clusters."""
     from rllc import report
 
     sweep = folder(config)
-    parts = [_content(file) for file in sorted([_gathered(sweep), *(sweep / "clusters").glob("*.csv")])]
+    table = None if config.input is None else Path(config.input)
+    derived = [*sweep.glob("*.parquet"), *sweep.glob("*.yaml"), sweep / "env.json", *(sweep / "clusters").glob("*.*")]
+    parts = [_content(file) for file in sorted([table or _gathered(sweep), *derived]) if file.exists()]
     stamp = _digest([*parts, repr(config.report), version.code()])
     if _fresh(sweep / "report" / "stamp.txt", stamp):
         print("report: nothing to do")
-    else:
-        report.draw(sweep, config.report, seconds=seconds)
-        atomic.write_text(sweep / "report" / "stamp.txt", stamp)
+        return
+    with progress.bar("report") as show:
+        report.draw(sweep, config.report, seconds=seconds, table=table, progress=show)
+    atomic.write_text(sweep / "report" / "stamp.txt", stamp)
 
 
 def closing(config: Config) -> str:
@@ -189,16 +208,13 @@ def closing(config: Config) -> str:
         "clusters": "clusters/labels.csv",
     }  # fmt: skip
     lines = [f"{what:10}{sweep / name}" for what, name in files.items() if any(sweep.glob(name))]
-    agreement = sweep / "clusters" / "agreement.csv"
-    if agreement.exists():
-        with agreement.open(encoding="utf-8") as file:
-            primary = [row for row in csv.DictReader(file) if row["primary"] == "true"]
-        lines += [
-            f"agreement of {row['method']}/{row['scaling']} (k {row['k']}) with what the heads do, "
-            f"{row['run']} {row['scope']}: "
-            + (row["reason"] or f"ARI {float(row['ari']):.2f}, AMI {float(row['ami']):.2f}, p {float(row['p']):.3g}")
-            for row in primary
-        ]
+    primary = [row for row in _rows(sweep / "clusters" / "agreement.csv") if row["primary"] == "true"]
+    lines += [
+        f"agreement of {row['method']}/{row['scaling']} (k {row['k']}) with what the heads do, "
+        f"{row['run']} {row['scope']}: "
+        + (row["reason"] or f"ARI {float(row['ari']):.2f}, AMI {float(row['ami']):.2f}, p {float(row['p']):.3g}")
+        for row in primary
+    ]
     return "\n".join(lines)
 
 
@@ -211,6 +227,14 @@ def _cluster_or_say_why(config: Config, code: int) -> None:
             raise
         shutil.rmtree(folder(config) / "clusters", ignore_errors=True)
         print(f"rllc: not clustered: {mistake}", file=sys.stderr)
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    """The rows of a CSV table; none where there is no such file."""
+    if not table.exists():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _collector(config: Config) -> track.Collector:

@@ -1,6 +1,7 @@
 """What is measured (Task) and what comes out (Estimate): the two values that cross every border of the pipeline."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Task:
     seed: int
     sampler: Sampler | None
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Content address: 32 hexadecimal digits of the SHA-256 of the canonical JSON, VERSION included."""
         return hashlib.sha256(f"{VERSION}:{self.json()}".encode()).hexdigest()[:32]

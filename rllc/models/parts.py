@@ -20,7 +20,8 @@ def select(part: str, names: Sequence[str]) -> list[str]:
     chosen: set[str] = set()
     for term in part.split("+"):
         glob = term.removeprefix("!")
-        matched = {name for name in names if _matches(glob, name)}
+        pattern = re.compile(f"{_pattern(glob)}|{_pattern(f'{glob}.*')}")
+        matched = {name for name in names if pattern.fullmatch(name)}
         if not matched:
             raise Mistake(f"grid.parts: {term!r} matches no parameter; legal: {_legal(names)}.")
         chosen |= set(names) - matched if term.startswith("!") else matched
@@ -40,10 +41,6 @@ def place(part: str) -> tuple[int, int]:
         return int(match[1]), int(match[2])
     layers = {int(found) for found in re.findall(r"L(\d+)", part)}
     return (layers.pop() if len(layers) == 1 and not part.startswith("!") else -1), -1
-
-
-def _matches(glob: str, name: str) -> bool:
-    return any(re.fullmatch(_pattern(form), name) for form in (glob, f"{glob}.*"))
 
 
 def _pattern(glob: str) -> str:

@@ -1,0 +1,149 @@
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from rllc import composition, resolve
+from rllc.config import Config
+from rllc.mistake import Mistake
+from rllc.task import Sampler
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return composition.compose()
+
+
+@pytest.fixture
+def values(config: Config) -> dict[str, Any]:
+    return copy.deepcopy(dataclasses.asdict(config))
+
+
+def put(values: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    *path, last = key.split(".")
+    place = values
+    for name in path:
+        place = place[name]
+    place[last] = value
+    return values
+
+
+def test_a_resolved_configuration_resolves_to_itself(config: Config, values: dict[str, Any]) -> None:
+    assert resolve.config(values) == config
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "meant"),
+    [
+        ("sampler.nbeta", 1, 1.0), ("name", 7, "7"), ("grid.steps", None, None), ("grid.steps", [0, 100], [0, 100]),
+        ("launch.workers", None, None), ("launch.workers", 3, 3), ("cluster.k", 4, 4),
+        ("sampler.gamma", 0, 0.0), ("stages", ["cluster"], ["cluster"]),
+    ],
+)  # fmt: skip
+def test_values_get_the_type_that_is_meant(values: dict[str, Any], key: str, given: object, meant: object) -> None:
+    found: Any = resolve.config(put(values, key, given))
+    for name in key.split("."):
+        found = getattr(found, name)
+    assert found == meant
+    assert type(found) is type(meant)
+
+
+WRONG = [
+    ("sampler.draws", "abc", "sampler.draws: 'abc' is not a whole number."),
+    ("sampler.draws", 1.5, "sampler.draws: 1.5 is not a whole number."),
+    ("sampler.draws", True, "sampler.draws: True is not a whole number."),
+    ("sampler.draws", None, "sampler.draws: None is not a whole number."),
+    ("sampler.lr", True, "sampler.lr: True is not a number."),
+    ("cluster.per_layer", 0, "cluster.per_layer: 0 is not true or false."),
+    ("name", [1], r"name: \[1\] is not text."),
+    ("name", True, "name: True is not text."),
+    ("grid.parts", "L0H1", "grid.parts: 'L0H1' is not a list, as grid.parts="),
+    ("grid.steps", [1.5], "grid.steps: 1.5 is not a whole number."),
+    ("data", ["files"], r"data: \['files'\] is not a group of named values."),
+    ("sampler", 3, "sampler: 3 is not a group of named values."),
+    ("sampler.typo", 1, "sampler.typo: there is no such key; legal: lr, nbeta"),
+    ("typo", 1, "typo: there is no such key; legal: name, root"),
+    ("data.stdlib_mix.typo", 1, "data.stdlib_mix.typo: there is no such key; legal: source, mix"),
+    ("data.stdlib_mix.source", "web", "data.stdlib_mix.source: 'web' is not one of: stdlib, files."),
+    ("data.stdlib_mix.mix", {"code": "x"}, "data.stdlib_mix.mix.code: 'x' is not a number."),
+    ("model.positions", "rotary", "model.positions: 'rotary' is not one of: shortformer, learned."),
+    ("cluster.primary.method", "best", "cluster.primary.method: 'best' is not one of: kmeans"),
+    ("name", "", "name: '' is not a name"),
+    ("name", "../up", "name: '../up' is not a name"),
+    ("name", ".hidden", "name: '.hidden' is not a name"),
+    ("run", "a b", "run: 'a b' is not a name"),
+    ("data", {}, "data: {} names no dataset"),
+    ("grid.datasets", ["pile"], "grid.datasets: 'pile' is not one of: stdlib_mix, stdlib_code."),
+    ("train.data", "pile", "train.data: 'pile' is not one of: stdlib_mix, stdlib_code."),
+    *[(key, [], f"{key}: \\[\\] must hold at least one value") for key in (
+        "train.seeds", "grid.parts", "grid.seeds", "grid.metrics", "grid.steps", "grid.datasets", "stages",
+        "cluster.methods", "cluster.scalings", "cluster.k_range",
+    )],
+    *[(key, [1, 1], f"{key}: \\[1, 1\\] must hold at least one value, and none twice") for key in (
+        "train.seeds", "grid.seeds", "grid.steps",
+    )],
+    *[(f"sampler.{name}", 0, f"sampler.{name}: 0 is below the least legal value, 1.") for name in (
+        "chains", "draws", "every", "batch", "reference_batches",
+    )],
+    ("sampler.burn_in", -1, "sampler.burn_in: -1 is below"),
+    *[("sampler.nbeta", value, f"sampler.nbeta: {value} is not a finite number above 0.") for value in (
+        0.0, -1.0, math.nan, math.inf,
+    )],
+    *[(f"sampler.{name}", value, f"sampler.{name}: {value} is not a finite number of at least 0.")
+      for name in ("lr", "gamma") for value in (-1.0, math.nan, math.inf)],
+    *[(f"sampler.{name}", "x", f"sampler.{name}: 'x' is not one of: ") for name in (
+        "batches", "reference", "dtype", "backend",
+    )],
+    ("sampler.lr", 0.02, "sampler.lr: 0.02 with sampler.gamma 200.0 is unstable by γ alone; .* 4/gamma = 0.02."),
+    ("model.d_vocab", 256, "model.d_vocab: 256 is below the least legal value, 257."),
+    ("model.n_ctx", 3, "model.n_ctx: 3 is below the least legal value, 4."),
+    ("train.steps", 0, "train.steps: 0 is below"),
+    ("train.lr", math.nan, "train.lr: nan is not a finite number"),
+    ("train.repeats", 1.5, "train.repeats: 1.5 is not a finite number from 0 to 1."),
+    ("train.betas", [0.9], r"train.betas: \[0.9\] must be two numbers."),
+    ("train.betas", [0.9, 1.5], "train.betas.1: 1.5 is not a finite number from 0 to 1."),
+    ("train.checkpoints.every", 0, "train.checkpoints.every: 0 is below"),
+    ("launch.workers", 0, "launch.workers: 0 is below"),
+    ("launch.threads", 0, "launch.threads: 0 is below"),
+    ("cluster.k", 1, "cluster.k: 1 is below the least legal value, 2."),
+    ("cluster.null_draws", 0, "cluster.null_draws: 0 is below"),
+    ("data.stdlib_mix.pool", 0, "data.stdlib_mix.pool: 0 is below"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "sentence"), WRONG, ids=[f"{key}={value}" for key, value, _ in WRONG])
+def test_a_wrong_value_is_refused_by_its_key(values: dict[str, Any], key: str, value: object, sentence: str) -> None:
+    with pytest.raises(Mistake, match=f"^{sentence}"):
+        resolve.config(put(values, key, value))
+
+
+def test_a_missing_value_is_named(values: dict[str, Any]) -> None:
+    del values["sampler"]["nbeta"]
+    with pytest.raises(Mistake, match=r"^sampler.nbeta: no value is given.$"):
+        resolve.config(values)
+
+
+def test_training_data_does_not_matter_where_no_run_is_trained(values: dict[str, Any]) -> None:
+    values["train"]["data"], values["path"] = "pile", "somewhere"
+    assert resolve.config(values).train.data == "pile"
+
+
+@pytest.mark.parametrize("gamma", [1.0, 200.0])
+def test_the_border_of_stability_is_lr_gamma_4(config: Config, gamma: float) -> None:
+    inside: Sampler = dataclasses.replace(config.sampler, gamma=gamma, lr=math.nextafter(4 / gamma, 0))
+    resolve.check_sampler(inside)
+    with pytest.raises(Mistake, match="unstable"):
+        resolve.check_sampler(dataclasses.replace(inside, lr=4 / gamma))
+
+
+@pytest.mark.parametrize("key", ["sampler.lr", "data.anything.path", "data.x.mix.code", "cluster.primary.method"])
+def test_known_keys(key: str) -> None:
+    resolve.known_key(key)
+
+
+@pytest.mark.parametrize("key", ["samplr", "sampler.lrr", "data.x.pth", "cluster.primary.k"])
+def test_unknown_keys(key: str) -> None:
+    with pytest.raises(Mistake, match=r": there is no such key; legal: "):
+        resolve.known_key(key)
