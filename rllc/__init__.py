@@ -1,1 +1,28 @@
-"""Curves of the refined local learning coefficient over a training run."""
+"""Curves of the refined local learning coefficient over a training run, with honest error bars."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rllc.mistake import Mistake
+    from rllc.notebook import Sweep, estimate, load
+    from rllc.task import Estimate, Sampler
+
+__all__ = ["Estimate", "Mistake", "Sampler", "Sweep", "estimate", "load"]
+
+_HOME = {
+    "Mistake": "mistake",
+    "Sampler": "task",
+    "Estimate": "task",
+    "Sweep": "notebook",
+    "estimate": "notebook",
+    "load": "notebook",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for only then: `import rllc` costs nothing."""
+    import importlib
+
+    if name not in _HOME:
+        raise AttributeError(f"module 'rllc' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rllc.{_HOME[name]}"), name)

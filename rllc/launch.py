@@ -105,6 +105,7 @@ def _stopping(running: list[subprocess.Popen[bytes]]) -> Iterator[None]:
                 process.wait(max(0.0, limit - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
 
 
 class _Tail:

@@ -83,7 +83,8 @@ def cells(
 def order(cell: Cell) -> tuple[Any, ...]:
     """What the plan is sorted by."""
     task = cell.task
-    return task.run, task.step, task.dataset, task.metric, parts.place(task.part), task.part, task.seed
+    chains = task.sampler is None, task.metric  # metrics without chains stand together, for they share a pool
+    return task.run, task.step, task.dataset, *chains, parts.place(task.part), task.part, task.seed
 
 
 def grow(old: Iterable[Cell], new: Iterable[Cell], sweep: Path) -> list[Cell]:

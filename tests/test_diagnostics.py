@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+
 from rllc import diagnostics
 from rllc.task import Sampler
 

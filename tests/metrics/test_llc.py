@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from rllc.backends.contract import Trace
 from rllc.config import Model
 from rllc.metrics import llc

@@ -4,6 +4,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+
 from rllc.config import Model
 from rllc.metrics import patterns
 from rllc.models import attention

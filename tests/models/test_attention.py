@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from rllc.config import Model
 from rllc.models import attention, lens
 from rllc.models.layout import names, shapes

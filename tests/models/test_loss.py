@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from rllc.models import loss
 
 

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from test_attention import LEARNED, SHORT, random_weights
+
 from rllc.config import Model
 from rllc.models import attention, restriction
 from rllc.models.layout import names
 from rllc.models.parts import select
-from test_attention import LEARNED, SHORT, random_weights
 
 PARTS = [
     "L0H0",

@@ -1,0 +1,118 @@
+"""For notebooks: one estimate without a sweep, and a finished sweep as tables and arrays."""
+
+import csv
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rllc import atomic, resolve, trajectories
+from rllc.mistake import Mistake
+from rllc.task import Estimate, Sampler, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import ArrayLike
+
+
+def estimate(
+    checkpoint: str | Path, part: str, tokens: "ArrayLike", *, sampler: Sampler | str = "demo", seed: int = 0
+) -> Estimate:
+    """Estimate λ̂ of one part of a checkpoint on rows of tokens, in this process.
+
+    Args:
+        checkpoint: a safetensors file of a run (see `rllc.zoo.folder`).
+        part: a head or a glob over the flat names: "L1H6", "L0*", "*".
+        tokens: rows of token ids, (rows, length ≤ the model's n_ctx).
+        sampler: options of the chains, or the name of a file of conf/sampler.
+        seed: of minibatches and noise.
+
+    Returns:
+        value (nats) with its standard error, per-chain values, loss trace and health.
+
+    Raises:
+        Mistake: the file, the part, the tokens or the sampler cannot be used.
+
+    Example:
+        >>> import rllc
+        >>> rllc.estimate("runs/stdlib-s0/checkpoints/step_0001600.safetensors", "L1H6", rows)  # doctest: +SKIP
+    """
+    import numpy as np
+    import torch
+
+    from rllc.metrics import llc
+    from rllc.models.restriction import Pool
+    from rllc.zoo import folder
+
+    path, rows = Path(checkpoint), np.asarray(tokens)
+    options = _preset(sampler) if isinstance(sampler, str) else sampler
+    resolve.check_sampler(options)
+    model, weights = folder.load(path)
+    if rows.ndim != 2 or rows.dtype.kind not in "iu" or not 2 <= rows.shape[1] <= model.n_ctx:
+        raise Mistake(f"tokens: {rows.dtype} of shape {rows.shape} are not whole numbers, (rows, 2 to {model.n_ctx}).")
+    if not len(rows) or rows.min() < 0 or rows.max() >= model.d_vocab:
+        raise Mistake(f"tokens: {len(rows)} rows must hold ids from 0 to {model.d_vocab - 1}, and be at least one.")
+    content = hashlib.sha256(str(rows.shape).encode() + np.ascontiguousarray(rows, np.int64).tobytes()).hexdigest()[:16]
+    task = Task(path.stem, folder.describe(path)[1], -1, part, "tokens", content, "llc", seed, options)
+    typed = {name: array.to(getattr(torch, options.dtype)) for name, array in weights.items()}
+    pool = Pool(typed, model, torch.from_numpy(rows.astype(np.int64)), chains=options.chains, batch=options.batch)
+    return llc.measure(task, pool)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep's gathered files; nothing is read before it is asked for, and torch is never needed.
+
+    Example:
+        >>> import rllc
+        >>> sweep = rllc.load("sweeps/demo")  # doctest: +SKIP
+        >>> curves = sweep.trajectories()[0]  # doctest: +SKIP
+        >>> curves.value_PDT.shape  # parts, datasets, steps  # doctest: +SKIP
+        (16, 2, 10)
+    """
+
+    path: Path
+
+    def estimates(self) -> "pa.Table":
+        """One row an estimate, as in estimates.parquet; `.to_pandas()` where pandas is installed."""
+        from pyarrow import parquet
+
+        return parquet.read_table(self.path / "estimates.parquet")
+
+    def trajectories(self, metric: str = "llc") -> list[trajectories.Trajectories]:
+        """The curves of each run; raises Mistake where a cell is missing or diverged."""
+        return trajectories.read(self.path, metric=metric)
+
+    def labels(self) -> list[dict[str, str]]:
+        """The rows of clusters/labels.csv; empty before clustering."""
+        file = self.path / "clusters" / "labels.csv"
+        return list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))) if file.exists() else []
+
+    def to_csv(self, path: str | Path, metric: str = "llc") -> None:
+        """Write the curves as a tidy table, run,metric,part,dataset,step,value,error: one row an observation."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(trajectories.TIDY)
+        writer.writerows(trajectories.tidy(self.trajectories(metric)))
+        atomic.write_text(Path(path), text.getvalue())
+
+
+def load(sweep: str | Path) -> Sweep:
+    """Open a sweep's folder.
+
+    Raises:
+        Mistake: nothing was gathered there.
+    """
+    path = Path(sweep)
+    if not (path / "estimates.parquet").exists():
+        raise Mistake(f"sweep: {path / 'estimates.parquet'} does not exist; run `rllc sweep` or `rllc gather`.")
+    return Sweep(path)
+
+
+def _preset(name: str) -> Sampler:
+    from rllc import composition
+
+    options: Any = composition.compose([f"sampler={name}"]).sampler
+    assert isinstance(options, Sampler)
+    return options
