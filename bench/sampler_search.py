@@ -51,7 +51,7 @@ def main():
     steps = options.steps or [max(cell.task.step for cell in cells)]
     chosen = [cell for cell in cells if cell.task.step in steps]
     print(
-        "setting | step dataset | median error | spread/error | without the extreme | Stein max | R-hat max | not ok | core s of the sweep"
+        "setting | step dataset | error | spread/error | without the extreme | Stein | R-hat | not ok | core s of a sweep"
     )
     for text in options.settings:
         found, seconds = measure(sweep, chosen, setting(text, cells[0].task.sampler))
@@ -60,7 +60,8 @@ def main():
             error = np.median([estimate.error for estimate in estimates])
             rest = np.delete(value, np.argmax(abs(value - np.median(value))))
             print(
-                f"{text} | {step} {dataset} | {error:.4f} | {value.std(ddof=1) / error:.1f} | {rest.std(ddof=1) / error:.1f} | "
+                f"{text} | {step} {dataset} | {error:.4f} | "
+                f"{value.std(ddof=1) / error:.1f} | {rest.std(ddof=1) / error:.1f} | "
                 f"{max(e.stats['stein'] for e in estimates):.2f} | {max(e.stats['rhat'] for e in estimates):.2f} | "
                 f"{sum(e.health != 'ok' for e in estimates)} | {seconds * len(cells) / len(chosen):.0f}",
                 flush=True,

@@ -1,0 +1,1 @@
+"""The configuration files, importable as the package rllc.conf."""

@@ -69,7 +69,8 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     from rllc import composition
 
     verbs = {
-        "sweep": _sweep, "train": _train, "status": _status, "gather": _gather, "cluster": _cluster, "report": _report, "track": _track,
+        "sweep": _sweep, "train": _train, "status": _status, "gather": _gather, "cluster": _cluster, "report": _report,
+        "track": _track,
     }  # fmt: skip
     if verb not in verbs:
         raise unknown("verb", verb, verbs)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rllc import resolve
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 GROUPS = ("model", "data", "sampler", "launch", "cluster", "track", "experiment")
-FLAGS = ("-h", "--help", "-c", "--cfg", "--resolve", "-m", "--multirun", "-i", "--info")
+FLAGS = ("-h", "--help", "-c", "--cfg", "--resolve", "-m", "--multirun")
 
 
 def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> int:
@@ -32,7 +33,7 @@ def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> in
         _check_override(word)
     jobs: list[tuple[DictConfig, Any]] = []
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions through instead of printing them
-    sys.argv = [f"rllc {verb}", *overrides]
+    sys.argv = [f"rllc {verb}", *_flags_first(overrides)]
     task = hydra.main(version_base="1.3", config_path="pkg://rllc.conf", config_name="config")(
         lambda composed: jobs.append((composed, HydraConfig.get()))
     )
@@ -70,6 +71,12 @@ def _plain(composed: "DictConfig") -> dict[str, Any]:
     values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
+
+
+def _flags_first(words: Sequence[str]) -> list[str]:
+    """The words with the flags, and what is shown by --cfg, before the overrides, where alone Hydra takes them."""
+    is_flag = [word.startswith("-") or before in ("-c", "--cfg") for before, word in pairwise(["", *words])]
+    return [word for first in (True, False) for word, flag in zip(words, is_flag, strict=True) if flag == first]
 
 
 def _check_override(word: str) -> None:

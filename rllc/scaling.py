@@ -1,4 +1,4 @@
-"""What is done to curves before they are compared: an even grid in log(step+1), and four scalings.
+"""What is done to curves before they are compared: an even grid on a log-like axis, and four scalings.
 
 Shape letters: P parts, D datasets, T training steps.
 """
@@ -9,15 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllc.config import Scaling
+from rllc.trajectories import axis
 
 Values = NDArray[np.float64]
 
 
 def resample(steps: Sequence[int], value_PDT: Values) -> Values:
-    """Move curves to as many points, evenly spaced in x = log(step+1), by linear interpolation in x."""
-    x_T = np.log1p(np.asarray(steps, dtype=np.float64))
-    even_T = np.linspace(x_T[0], x_T[-1], len(x_T))
+    """Move curves to as many points, evenly spaced along the log-like axis of steps, by linear interpolation in it."""
+    x_T, even_T = axis(steps), even(steps)
     return np.apply_along_axis(lambda value_T: np.interp(even_T, x_T, value_T), -1, value_PDT)
+
+
+def even(steps: Sequence[int]) -> Values:
+    """The places on the log-like axis to which `resample` moves curves."""
+    x_T = axis(steps)
+    return np.linspace(x_T[0], x_T[-1], len(x_T))
 
 
 def scale(value_PDT: Values, error_PDT: Values, scaling: Scaling) -> Values:

@@ -51,10 +51,10 @@ def run(config: Config) -> int:
                 with _timed(seconds, "gather"):
                     code = max(code, gather_results(config))
             if "cluster" in wanted:
-                with _timed(seconds, "cluster"):
-                    _cluster_or_say_why(config, code)
+                with _timed(seconds, "cluster"), _holes_are_told(code, folder(config) / "clusters"):
+                    cluster(config)
             if "report" in wanted:
-                with _timed(seconds, "report"):
+                with _timed(seconds, "report"), _holes_are_told(code, folder(config) / "report"):
                     draw(config, seconds)
             collector.finish({"labels": _rows(folder(config) / "clusters" / "labels.csv")})
     print(f"time: {', '.join(f'{stage} {spent:.1f} s' for stage, spent in seconds.items())}")
@@ -218,15 +218,16 @@ def closing(config: Config) -> str:
     return "\n".join(lines)
 
 
-def _cluster_or_say_why(config: Config, code: int) -> None:
-    """Cluster; where the sweep itself already has holes, say so instead of calling them the user's mistake."""
+@contextmanager
+def _holes_are_told(code: int, made: Path) -> Iterator[None]:
+    """Where the sweep itself already has holes, say so instead of calling them the user's mistake."""
     try:
-        cluster(config)
+        yield
     except Mistake as mistake:
         if not code:
             raise
-        shutil.rmtree(folder(config) / "clusters", ignore_errors=True)
-        print(f"rllc: not clustered: {mistake}", file=sys.stderr)
+        shutil.rmtree(made, ignore_errors=True)
+        print(f"rllc: no {made.name}: {mistake}", file=sys.stderr)
 
 
 def _rows(table: Path) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,7 +70,7 @@ def read_table(path: Path, *, metric: str | None = None, fill: Fill = "none") ->
     """Read one metric of every run in a long table (columns as in `rllc.tables.read`).
 
     Rows of one cell that differ in their seed are averaged, and their errors combined to √(Σ e²)/n; one diverged seed
-    makes the cell a hole. With `fill` "interpolate", holes between two known steps are filled linearly in log(step+1).
+    makes the cell a hole. With `fill` "interpolate", holes between two known steps are filled linearly along `axis`.
     Without `metric`, "llc" is taken if it is there, else the only metric of the table.
 
     Raises:
@@ -139,9 +139,23 @@ def _cells(path: Path, rows: list[Row]) -> dict[Cell, list[Row]]:
     return {cell: [seeds[seed] for seed in sorted(seeds)] for cell, seeds in of_cell.items()}
 
 
+def unit(steps: Sequence[float]) -> float:
+    """The first step above 0: the unit of the log-like axis; 1 where there is none."""
+    return float(min((step for step in steps if step > 0), default=1))
+
+
+def axis(steps: Sequence[float]) -> Values:
+    """The log-like axis of training steps, x = log(1 + step/unit).
+
+    It has a place for step 0, does not depend on how steps are counted, and leaves no long empty way before the first
+    checkpoint, as log(step + 1) does.
+    """
+    return np.asarray(np.log1p(np.asarray(steps, dtype=np.float64) / unit(steps)))
+
+
 def _interpolate(steps: tuple[int, ...], value_PDT: Values, error_PDT: Values) -> None:
-    """Fill, in place, holes between two known steps, linearly in log(step+1); errors as of the weighted sum."""
-    x_T = np.log1p(np.array(steps, dtype=np.float64))
+    """Fill, in place, holes between two known steps, linearly along `axis`; errors as of the weighted sum."""
+    x_T = axis(steps)
     for p, d in np.ndindex(*value_PDT.shape[:2]):
         known = np.flatnonzero(np.isfinite(value_PDT[p, d]))
         for left, right in itertools.pairwise(known):

@@ -81,6 +81,12 @@ def test_a_multirun_makes_a_sweep_of_its_own_for_each_job(
     assert all(name.startswith("g-") for name in names)
 
 
+def test_flags_may_stand_anywhere(composed: Callable[..., list[Config]], tmp_path: Path) -> None:
+    first = composed("-m", "sampler.gamma=100,200", f"root={tmp_path}")
+    assert composed("sampler.gamma=100,200", "-m", f"root={tmp_path}") == first
+    assert composed("sampler.gamma=100,200", f"root={tmp_path}", "--multirun") == first
+
+
 def test_no_job_begins_before_all_are_known_to_be_legal(tmp_path: Path) -> None:
     begun: list[Config] = []
     with pytest.raises(Mistake, match=r"^sampler.gamma: -1.0"):
@@ -127,7 +133,7 @@ def command(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_the_whole_configuration_is_shown_resolved(tmp_path: Path) -> None:
     import yaml
 
-    shown = command("sweep", "--cfg", "job", "sampler.gamma=123", f"root={tmp_path}")
+    shown = command("sweep", "sampler.gamma=123", "--cfg", "job", f"root={tmp_path}")
     assert (shown.returncode, shown.stderr) == (0, "")
     values = yaml.safe_load(shown.stdout)
     assert values["sampler"]["gamma"] == 123

@@ -16,6 +16,13 @@ def test_resampling_is_exact_on_functions_linear_in_log_step():
     assert np.allclose(even_PDT[1], [2 * expected_T, 0 * expected_T], atol=1e-12)
 
 
+def test_resampling_does_not_depend_on_the_unit_of_steps():
+    value_PDT = np.random.default_rng(0).normal(size=(2, 2, 5))
+    plain, hundred = (scaling.resample([0, unit, 2 * unit, 9 * unit, 40 * unit], value_PDT) for unit in (1, 100))
+    assert np.allclose(plain, hundred, atol=1e-12)
+    assert np.allclose(scaling.even([0, 100, 1500]), [0, np.log(4), np.log(16)])
+
+
 def test_resampling_leaves_an_even_grid_alone():
     value_PDT = np.random.default_rng(0).normal(size=(2, 2, 5))
     assert np.allclose(scaling.resample([0, 1, 3, 7, 15], value_PDT), value_PDT, atol=1e-12)

@@ -42,7 +42,7 @@ def measure(task: Task, pool: Pool) -> Estimate:
 def estimate(
     task: Task, trace: Trace, excess_CS: NDArray[np.float64], reference_error: float, *, seconds: float
 ) -> Estimate:
-    """λ̂ = nβ · mean of the kept draws of ℓ(w_t) − ℓ(w*); NaN as soon as one loss or weight of one chain is not finite."""
+    """λ̂ = nβ · mean of the kept draws of ℓ(w_t) − ℓ(w*); NaN once a loss or weight of any chain is not finite."""
     sampler = task.sampler
     assert sampler is not None
     kept = slice(sampler.burn_in, None, sampler.every)

@@ -55,7 +55,7 @@ class Pool:
         return self.once("reference", compute)(rows_CB)
 
     def once(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """A look-up into what `compute` gives for every row of the pool, or `compute` itself where that is too large."""
+        """A look-up into what `compute` gives for all rows of the pool, or `compute` itself where that is too large."""
         if name not in self._kept:
             with torch.no_grad():
                 blocks = self._blocks()

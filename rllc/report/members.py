@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 3  # datasets shown at most
-EVEN = ", resampled to points that are even in log(step + 1), so a long way to the first step weighs much"
+EVEN = ", resampled to points that are even in log(1 + step / first step above 0)"
 LETTERS = 118  # of a line that lists the members
 UNITS = {
     "none": "{} as it is",
@@ -124,8 +124,7 @@ def _scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Val
     value_PDT, steps_T = curves.value_PDT[inside], np.asarray(curves.steps, dtype=np.float64)
     if groups.settings["options"]["logx"]:
         value_PDT = scaling.resample(curves.steps, value_PDT)
-        first, last = np.log1p(steps_T[[0, -1]])
-        steps_T = np.expm1(np.linspace(first, last, len(steps_T)))
+        steps_T = trajectories.unit(curves.steps) * np.expm1(scaling.even(curves.steps))
     how = groups.settings["options"]["primary"]["scaling"]
     return steps_T, scaling.scale(value_PDT, curves.error_PDT[inside], how)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rllc import atomic
 from rllc.report.looks import Look
+from rllc.trajectories import unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,11 +150,12 @@ def step_axis(axes: "Axes", steps: Sequence[float]) -> None:
 
 
 def even_axis(axes: "Axes", steps: Sequence[float]) -> None:
-    """Scale and name an axis of training steps that is even in log(step + 1)."""
-    axes.set_xscale("function", functions=(np.log1p, np.expm1))
-    axes.set_xlabel("training step (even in log(step + 1))")
+    """Scale and name an axis of training steps on which the points of resampled curves are even."""
+    first = unit(steps)
+    axes.set_xscale("function", functions=(lambda step: np.log1p(step / first), lambda x: first * np.expm1(x)))
+    axes.set_xlabel(f"training step (even in log(1 + step/{_short(first)}))")
     axes.set_xlim(min(steps), max(steps))
-    _ticks(axes, [0.0] * (min(steps) == 0) + _ladder(max(min(steps), 1.0), max(*steps, 1.0)))
+    _ticks(axes, [0.0] * (min(steps) == 0) + _ladder(first, max(*steps, first)))
 
 
 def _ticks(axes: "Axes", steps: Sequence[float]) -> None:

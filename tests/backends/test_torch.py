@@ -126,7 +126,7 @@ def test_seeds_decide_and_chains_differ():
     assert not np.array_equal(first.end_CD[0], first.end_CD[1])
 
 
-PAIRS = 500
+PAIRS = 800
 
 
 class Product:
@@ -143,7 +143,7 @@ class Product:
 
 
 def by_quadrature(nbeta, gamma):
-    """nβ E[(w1 w2)²] under exp(−nβ (w1 w2)² − γ/2 (w1² + w2²)), w2 integrated out by hand: a Gaussian of variance 1/c."""
+    """nβ E[(w1 w2)²] under exp(−nβ (w1 w2)² − γ/2 (w1² + w2²)), the Gaussian in w2 integrated out by hand."""
     from scipy.integrate import quad
 
     def weight(w):
@@ -173,13 +173,13 @@ def test_quadrature_oracle_gives_the_known_figures(gamma, nbeta, known):
 @pytest.mark.parametrize("nbeta", [10, 30, 100, 1000])
 def test_chains_reach_the_singular_expectation(gamma, nbeta):
     stiff = gamma + 2 * nbeta / gamma  # curvature in one weight while the other is at its prior scale 1/√γ
-    lr = 0.04 / stiff  # a/2 = 1 % there: the step bias that is allowed for below
+    lr = 0.06 / stiff  # a/2 = 1.5 % there, and twice that in the tail: the step bias that is allowed for below
     relaxation = int(2 / (lr * gamma))
     sampler = Sampler(
-        lr=lr, nbeta=nbeta, gamma=gamma, chains=16, draws=20, burn_in=5 * relaxation // 2, batch=1,
+        lr=lr, nbeta=nbeta, gamma=gamma, chains=6, draws=20, burn_in=5 * relaxation // 2, batch=1,
         every=relaxation // 20 + 1, dtype="float64",
     )  # fmt: skip
-    got, error = value(run(Product(), sampler, chains=16), sampler)
+    got, error = value(run(Product(), sampler, chains=6), sampler)
     known = by_quadrature(nbeta, gamma)
     assert error / PAIRS < 0.03 * known
-    assert abs(got / PAIRS - known) < 3 * error / PAIRS + 0.02 * known
+    assert abs(got / PAIRS - known) < 3 * error / PAIRS + 0.03 * known

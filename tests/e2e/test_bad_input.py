@@ -240,5 +240,5 @@ def test_a_root_that_is_a_file(verb: str, fresh: Job, said: Callable[..., str], 
 
 
 def test_a_mistake_in_one_job_of_many_begins_none(job: Job, said: Callable[..., str]) -> None:
-    assert said("sweep", "-m", *job.words("sampler.gamma=100,-1")).startswith("sampler.gamma: -1.0")
+    assert said("sweep", *job.words("-m", "sampler.gamma=100,-1")).startswith("sampler.gamma: -1.0")
     assert not any(job.root.glob("sweeps/*/"))

@@ -74,19 +74,9 @@ def test_clustering_and_report_work_without_torch(python, installed, tmp_path):
     if interpreter is None:
         pytest.skip(f"{python} is not installed")
     call(interpreter, "-m", "venv", tmp_path / "venv")
-    needed = [
-        "numpy",
-        "hydra-core",
-        "omegaconf",
-        "pyyaml",
-        "scipy",
-        "threadpoolctl",
-        "scikit-learn",
-        "tslearn",
-        "pyarrow",
-        "matplotlib",
-        "rich",
-    ]
+    needed = (
+        "numpy scipy hydra-core omegaconf pyyaml threadpoolctl scikit-learn tslearn pyarrow matplotlib rich".split()
+    )
     call(tmp_path / "venv/bin/pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *needed)
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
     for verb in ("cluster", "report"):
