@@ -31,15 +31,16 @@ def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> in
 
     for word in overrides:
         _check_override(word)
-    jobs: list[tuple[DictConfig, Any]] = []
+    jobs: list[tuple[DictConfig, list[str]]] = []
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions through instead of printing them
     sys.argv = [f"rllc {verb}", *_flags_first(overrides)]
     task = hydra.main(version_base="1.3", config_path="pkg://rllc.conf", config_name="config")(
-        lambda composed: jobs.append((composed, HydraConfig.get()))
+        lambda composed: jobs.append((composed, list(HydraConfig.get().overrides.task)))
     )
     with _in_a_sentence():
         task()
-        configs = [_config(composed, hydra) for composed, hydra in jobs]
+    shared = {word for word in overrides if all(word in words for _, words in jobs)}
+    configs = [_config(composed, [word for word in words if word not in shared]) for composed, words in jobs]
     return max((act(config) for config in configs), default=0)
 
 
@@ -54,14 +55,13 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         return resolve.config(_plain(hydra_compose("config", list(overrides))))
 
 
-def _config(composed: "DictConfig", hydra: Any) -> Config:
-    """One job's configuration; in a multirun the sweep's name carries the job's other overrides."""
-    from hydra.types import RunMode
-
-    values = _plain(composed)
-    if hydra.mode == RunMode.MULTIRUN:
-        own = [word.lstrip("+") for word in hydra.overrides.task if not word.startswith(("name=", "root="))]
-        values["name"] = "-".join([values["name"], *(re.sub(r"[^A-Za-z0-9._=,+-]", "_", word) for word in own)])
+def _config(composed: "DictConfig", own: Sequence[str]) -> Config:
+    """One job's configuration; the sweep's name carries the overrides that are this job's own in a multirun."""
+    with _in_a_sentence():
+        values = _plain(composed)
+    named = [word.lstrip("+") for word in own if not word.startswith(("name=", "root="))]
+    if named:
+        values["name"] = "-".join([str(values["name"]), *(re.sub(r"[^A-Za-z0-9._=,+-]", "_", word) for word in named)])
     return resolve.config(values)
 
 

@@ -19,7 +19,7 @@ from rllc.plan import Cell
 from rllc.task import SCHEMA, Estimate, Task
 
 FILES = ("estimates.parquet", "training.parquet", "traces.parquet")
-TRACE_DRAWS = 100
+TRACE_DRAWS = 256
 STATS = ("weights", "stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p")
 
 

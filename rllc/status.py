@@ -48,10 +48,10 @@ def status(sweep: Path) -> Status:
     return Status(
         planned=len(cells),
         done=len(done),
-        diverged=[name(by_key[key]) for key, line in done.items() if line["health"] == "diverged"],
+        diverged=[name(cell) for key, cell in by_key.items() if key in done and done[key]["health"] == "diverged"],
         suspect=sum(line["health"] == "suspect" for line in done.values()),
         short=sum(line["health"] == "short" for line in done.values()),
-        failed={name(by_key[key]): text for key, text in errors.items() if key in by_key and key not in done},
+        failed={name(cell): errors[key] for key, cell in by_key.items() if key in errors and key not in done},
         seconds_left=_left(cells, {key: line["seconds"] for key, line in done.items()}),
     )
 

@@ -80,7 +80,7 @@ def test_a_training_that_fails_is_unfinished(fresh: Job) -> None:
 
 @pytest.mark.parametrize("verb", [sweep.gather_results, sweep.cluster, sweep.draw])
 def test_a_sweep_that_is_not_there(verb: object, fresh: Job) -> None:
-    with pytest.raises(Mistake, match="^name: "):
+    with pytest.raises(Mistake, match=r"^name: "):
         verb(config(fresh))  # type: ignore[operator]
 
 

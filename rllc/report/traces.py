@@ -31,9 +31,9 @@ def pictures(source: Source) -> Iterator[Picture]:
             continue
         caption = (
             f"Chains of {part} at a few checkpoints (columns) on each dataset (rows): nβ (ℓ(w_t) − ℓ(w*)) in nats "
-            "against the step of the chain, one line for each chain, thinned. Shaded: burn-in, which never enters "
-            "the estimate. The black line is λ̂, the mean of what is kept, with its 95 % interval. Chains that still "
-            "climb or fall after the burn-in are not in equilibrium."
+            "against the step of the chain. Thin: the minibatch losses of each chain; thick: their running mean since the "
+            "burn-in (shaded), which never enters the estimate. The black line is λ̂ with its 95 % interval. Running "
+            "means that still climb or fall together at the end are not in equilibrium."
         )
         title = f"Chains of {part}, run {run}"
         yield Picture("Chains", name("traces", run, part), title, caption, functools.partial(traces, shown, chains))
@@ -64,7 +64,10 @@ def _panel(axes: "Axes", row: Row, chains: Chains) -> None:
     for n, (step_S, excess_S) in enumerate(chains):
         look = looks.look(n)
         finite_S = np.where(np.isfinite(excess_S), excess_S, np.nan)
-        axes.plot(step_S, nbeta * finite_S, color=look.colour, linestyle=look.line, lw=0.9, label=f"chain {n}")
+        axes.plot(step_S, nbeta * finite_S, color=look.colour, lw=0.5, alpha=0.3, label=f"chain {n}")
+        kept = step_S >= burn_in
+        mean_S = nbeta * np.cumsum(finite_S[kept]) / np.arange(1, 1 + kept.sum())
+        axes.plot(step_S[kept], mean_S, color=look.colour, linestyle=look.line, lw=1.3, label=f"mean of chain {n}")
     last = max((float(step_S[-1]) for step_S, _ in chains if len(step_S)), default=1.0)
     if burn_in > 0:
         axes.axvspan(0, burn_in, color="#999999", alpha=0.22, lw=0)

@@ -13,7 +13,7 @@ from quadratic import Law, Quadratic, rotated
 
 EIGENVALUES = [0.70, 3.91, 6.63, 9.62, 11.72, 21.82]
 PAPER = Sampler(lr=1e-3, nbeta=30, gamma=200, chains=1, draws=200, burn_in=0, batch=8, dtype="float64")
-CHAINS = 6000
+CHAINS = 2500
 
 
 def run(potential, sampler, chains=CHAINS, noise=1.0, seed=0):

@@ -257,6 +257,8 @@ def test_traces_show_nats_the_burn_in_and_the_estimate(clustered):
         x_S, y_S = line(axes, f"chain {one['chain']}")
         assert x_S.tolist() == one["step"]
         np.testing.assert_allclose(y_S, 30.0 * np.array(one["excess"]))
+        kept = [excess for step, excess in zip(one["step"], one["excess"], strict=True) if step >= 10]
+        assert line(axes, f"mean of chain {one['chain']}")[1][-1] == pytest.approx(30 * np.mean(kept))
     x, y = line(axes, "estimate")
     assert x.tolist() == [json.loads(row["sampler"])["burn_in"], one["step"][-1]]
     assert set(y) == {row["value"]}
