@@ -1,6 +1,6 @@
 """What a step of a chain costs in rllc and in devinterp 2.0.1, measured in turn in one process.
 
-    python bench/chain_cost.py [--quick] [--model demo paper] [--rounds 7] [--threads 1]
+    python bench/chain_cost.py [--quick] [--model demo paper] [--rounds 7] [--rows 1024] [--draws N] [--threads 1]
 
 Both sides get the same weights, head, rows, batch and settings (lr 1e-3, nbeta 30, gamma 200), the same number of
 chains and draws, and first have to agree on the loss. The whole bench runs twice in processes of its own: with the
@@ -162,6 +162,8 @@ def compare(name: str, options: argparse.Namespace) -> None:
     model, sampler = MODELS[name]
     if options.quick:
         sampler = replace(sampler, chains=2, draws=10)
+    if options.draws:
+        sampler = replace(sampler, draws=options.draws)
     weights = attention.init(model, seed=0)
     tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(options.rows, model.n_ctx)))
     pool = Pool(weights, model, tokens_NL, chains=sampler.chains, batch=sampler.batch)
@@ -225,6 +227,7 @@ def main() -> None:
     parser.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=1024, help="of the pool")
+    parser.add_argument("--draws", type=int, help="of each of the 4 chains (demo 40, paper 20)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

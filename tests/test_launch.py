@@ -78,6 +78,7 @@ def test_whatever_ends_the_watch_stops_the_processes(fault: type[BaseException],
 
     with pytest.raises(fault):
         launch.run([python(code)] * 3, LOCAL, at_once=2, watch=watch)
+    assert time.time() - max(file.stat().st_mtime for file in tmp_path.iterdir()) < launch.STOP_SECONDS / 2
     pids = [int(file.name) for file in tmp_path.iterdir()]
     assert len(pids) == 2
     assert alive(pids) == []

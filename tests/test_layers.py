@@ -16,7 +16,7 @@ LAYERS = (
     ("read", "plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand head_types "
              "compare clustering report"),
     ("run", "launch work runs sweep"),
-    ("entry", "cli composition"),
+    ("entry", "cli composition notebook"),
 )  # fmt: skip
 SIDE_ROOMS = ("circuits", "attribution", "proofs")
 HEIGHT = {room: height for height, (_, rooms) in enumerate(LAYERS) for room in rooms.split()}

@@ -83,6 +83,15 @@ def test_no_estimation_row_was_trained_on(job: Job) -> None:
     assert (twice.name, np.load(job.root / twice.path).shape) == ("repeats", (runs.PREFIX_ROWS, 16))
 
 
+def test_rows_that_were_trained_on_are_left_out(fresh: Job, tmp_path: Path) -> None:
+    same = tmp_path / "same.jsonl"
+    same.write_text('{"text": "to be or not to be"}\n' * 400)
+    asked = config(fresh, f"data.files.path={same}", "model.d_vocab=260")
+    runs.prepare(asked)
+    with pytest.raises(Mistake, match=r"^data.files: its text gives 0 rows of 16 tokens for the split 'pool'"):
+        runs.datasets(asked, runs.model(asked))
+
+
 def test_too_few_rows_for_a_minibatch_are_a_mistake(job: Job) -> None:
     asked = config(job, "sampler.batch=33")
     with pytest.raises(Mistake, match=r"^data.files: its text gives 32 rows"):

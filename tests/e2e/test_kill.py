@@ -152,15 +152,19 @@ def test_a_parent_killed_while_it_trains(fresh: Job) -> None:
         until(lambda: not alive(trainings), seconds=30)
 
 
-def test_a_sweep_killed_while_it_trains_completes(fresh: Job, job: Job) -> None:
+def test_a_sweep_killed_while_it_trains_completes(fresh: Job, trained_root: Path) -> None:
     process = fresh.start("sweep", "stages=[train,plan]")
     with ended(process):
         until(lambda: (fresh.run_folder / "checkpoints").exists())
-        for pid in [process.pid, *descendants(process.pid)]:
+        os.kill(process.pid, signal.SIGSTOP)  # what is killed now cannot be seen ending
+        for pid in [*descendants(process.pid), process.pid]:
             os.kill(pid, signal.SIGKILL)
+    assert not (fresh.sweep / "plan.jsonl").exists()
     done = fresh.do("sweep", "stages=[train,plan]")
     assert done.returncode == 0, done.stderr
-    for file in (job.run_folder / "checkpoints").iterdir():
+    checkpoints = sorted((trained_root / "runs" / "tiny-s0" / "checkpoints").iterdir())
+    assert len(checkpoints) == 3
+    for file in checkpoints:
         assert arrays(fresh.run_folder / "checkpoints" / file.name) == arrays(file)
 
 
@@ -177,8 +181,8 @@ def test_of_two_sweeps_in_one_folder_one_runs(chains: Job, undisturbed: Job) -> 
     winner, loser = (first, second) if first.returncode == 0 else (second, first)
     err = said[loser.pid][1]
     assert err == (
-        f"rllc: name: {chains.sweep} is in use by process {winner.pid} on {os.uname().nodename}; wait for it, or remove "
-        f"{chains.sweep}/owner.json if that process is gone.\n"
+        f"rllc: name: {chains.sweep} is in use by process {winner.pid} on {os.uname().nodename}; "
+        f"wait for it, or remove {chains.sweep}/owner.json if that process is gone.\n"
     )
     is_the(undisturbed, chains)
 
