@@ -50,9 +50,7 @@ def main():
     cells = [cell for cell in plan.read(sweep) if cell.task.metric == "llc"]
     steps = options.steps or [max(cell.task.step for cell in cells)]
     chosen = [cell for cell in cells if cell.task.step in steps]
-    print(
-        "setting | step dataset | error | spread/error | without the extreme | Stein | R-hat | not ok | core s of a sweep"
-    )
+    print("setting | step dataset | error | spread/error | without the extreme | Stein | R-hat | not ok | core s")
     for text in options.settings:
         found, seconds = measure(sweep, chosen, setting(text, cells[0].task.sampler))
         for (step, dataset), estimates in sorted(found.items()):

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rllc import progress, store
+from rllc import plan, progress, store
 from rllc.config import Launch
+from rllc.plan import Cell
 
 POLL_SECONDS = 0.2
 STOP_SECONDS = 10.0
@@ -35,16 +36,18 @@ def workers(launch: Launch) -> int:
     return launch.workers or max(1, cores() // launch.threads)
 
 
-def sweep(folder: Path, launch: Launch, *, total: int, done: int, on_line: Callable[[dict[str, Any]], None]) -> int:
+def sweep(folder: Path, cells: Sequence[Cell], launch: Launch, *, on_line: Callable[[dict[str, Any]], None]) -> int:
     """Run the workers of a sweep until all have ended; `on_line` is told each new line of their indexes.
 
     Returns the highest of their exit codes: 1 for a worker that was killed, too.
     """
+    present = store.keys(folder) & {cell.task.key for cell in cells}
+    done, total = len(present), len(cells)
     count = min(workers(launch), max(total - done, 1))
     commands = [
-        [sys.executable, "-m", "rllc.work", str(folder), f"--worker={i}", f"--of={count}",
+        [sys.executable, "-m", "rllc.work", str(folder), f"--cells={share.start}:{share.stop}",
          f"--threads={launch.threads}", f"--parent={os.getpid()}"]
-        for i in range(count)
+        for share in plan.slices(cells, count, present)
     ]  # fmt: skip
     tail = _Tail(folder / "index")
     with progress.bar(f"sweep, {count} worker{'s' * (count > 1)}") as show:

@@ -4,8 +4,9 @@
 """
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,16 +133,16 @@ def required(sweep: Path) -> list[Cell]:
     return cells
 
 
-def share(plan: Sequence[Cell], worker: int, workers: int) -> list[Cell]:
-    """The contiguous slice of one worker, cut so that the slices cost about the same."""
-    total = sum(cell.cost for cell in plan)
-    mine, before = [], 0.0
-    for cell in plan:
-        middle = before + cell.cost / 2
-        if min(int(middle / total * workers), workers - 1) == worker:
-            mine.append(cell)
-        before += cell.cost
-    return mine
+def slices(plan: Sequence[Cell], workers: int, done: Set[str] = frozenset()) -> list[slice]:
+    """Contiguous slices of the plan, one for each worker, cut so that what is not done costs about the same in each."""
+    costs = [0.0 if cell.task.key in done else cell.cost for cell in plan]
+    total, before, starts = sum(costs) or 1.0, 0.0, [0]
+    for place, cost in enumerate(costs):
+        owner = min(int((before + cost / 2) / total * workers), workers - 1)
+        starts += [place] * (owner + 1 - len(starts))
+        before += cost
+    starts += [len(costs)] * (workers + 1 - len(starts))
+    return [slice(start, stop) for start, stop in itertools.pairwise(starts)]
 
 
 def parts_of(model: Model, wanted: Sequence[str]) -> list[str]:

@@ -125,7 +125,7 @@ def work(config: Config, collector: track.Collector) -> int:
         if line["key"] in tasks:
             collector.update([gather.line(tasks[line["key"]], line)])
 
-    code = launch.sweep(sweep, config.launch, total=len(cells), done=len(done), on_line=on_line)
+    code = launch.sweep(sweep, cells, config.launch, on_line=on_line)
     collector.update([], failed=store.errors(sweep).keys() & tasks.keys())
     return max(min(code, 1), _verdict(sweep, config))
 

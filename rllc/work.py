@@ -1,6 +1,6 @@
 """One worker: its share of the plan; it skips what is done and records what failed.
 
-Run as `python -m rllc.work SWEEP --worker I --of N --threads T`. Exit codes: 0 all of its share is done, 1 something
+Run as `python -m rllc.work SWEEP --cells START:STOP --threads T`. Exit codes: 0 all of its share is done, 1 something
 failed or diverged, 75 it was told to stop while there was more to do, 143 stopped by SIGTERM.
 """
 
@@ -28,14 +28,14 @@ MORE = 75
 _SCORE_BLOCK = (1, 32)  # chains and rows of a block where there are no chains
 
 
-def work(sweep: Path, worker: int, workers: int, *, parent: int | None = None) -> int:
-    """Measure what is missing of this worker's share; the exit code.
+def work(sweep: Path, share: slice = slice(None), *, parent: int | None = None) -> int:
+    """Measure what is missing of a slice of the plan; the exit code.
 
     `parent` is the process that started the worker: when it is gone, the worker stops after the task in hand.
     """
     done = store.keys(sweep)
-    mine = [cell for cell in plan.share(plan.read(sweep), worker, workers) if cell.task.key not in done]
-    name = f"{socket.gethostname()}-{os.getpid()}-{worker}"
+    mine = [cell for cell in plan.read(sweep)[share] if cell.task.key not in done]
+    name = f"{socket.gethostname()}-{os.getpid()}"
     healthy = True
     try:
         for cell, pool in pools(sweep.parent.parent, mine):
@@ -124,8 +124,7 @@ def main() -> int:
     """Parse the command line, set the threads, and work."""
     parser = argparse.ArgumentParser(prog="python -m rllc.work", description=__doc__)
     parser.add_argument("sweep", type=Path)
-    parser.add_argument("--worker", type=int, default=0)
-    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--cells", default=":", help="START:STOP, lines of the plan from 0; all of them by default")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--parent", type=int)
     options = parser.parse_args()
@@ -133,7 +132,9 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(options.threads)
-    return work(options.sweep, options.worker, options.of, parent=options.parent)
+    start, _, stop = options.cells.partition(":")
+    share = slice(int(start) if start else None, int(stop) if stop else None)
+    return work(options.sweep, share, parent=options.parent)
 
 
 if __name__ == "__main__":

@@ -105,15 +105,25 @@ def test_a_plan_that_is_required_and_not_there(tmp_path: Path) -> None:
 def test_shares_are_an_exact_partition_in_order_of_about_equal_cost(workers: int) -> None:
     rng = np.random.default_rng(workers)
     whole = [dataclasses.replace(cell, cost=float(rng.exponential())) for cell in cells(0, 100)]
-    shares = [plan.share(whole, worker, workers) for worker in range(workers)]
+    shares = [whole[share] for share in plan.slices(whole, workers)]
+    assert len(shares) == workers
     assert [cell for share in shares for cell in share] == whole
     mean, largest = sum(cell.cost for cell in whole) / workers, max(cell.cost for cell in whole)
     for share in shares:
         assert abs(sum(cell.cost for cell in share) - mean) <= largest + 1e-9
 
 
+def test_what_is_done_costs_nothing() -> None:
+    whole = [dataclasses.replace(cell, cost=1.0) for cell in cells(0, 100)]
+    half = len(whole) // 2
+    done = {cell.task.key for cell in whole[:half]}
+    one, two = plan.slices(whole, 2, done)
+    assert (one, two) == (slice(0, half + half // 2), slice(half + half // 2, len(whole)))
+    assert plan.slices(whole, 3, {cell.task.key for cell in whole})[0] == slice(0, len(whole))
+
+
 def test_every_share_of_an_empty_plan_is_empty() -> None:
-    assert plan.share([], 0, 3) == []
+    assert [[][share] for share in plan.slices([], 3)] == [[], [], []]
 
 
 def test_growing_keeps_the_old_and_adds_the_new_in_order(tmp_path: Path) -> None:
@@ -154,7 +164,7 @@ def test_twenty_thousand_cells_take_seconds(tmp_path: Path) -> None:
     found = cells(*steps)
     plan.write(tmp_path, found)
     assert plan.read(tmp_path) == found
-    assert sum(len(plan.share(found, worker, 16)) for worker in range(16)) == len(found)
+    assert sum(len(found[share]) for share in plan.slices(found, 16)) == len(found)
     assert len(plan.grow(found, found, tmp_path)) == len(found) > 20_000
     assert time.process_time() - began < 8
     assert len(json.loads((tmp_path / "plan.jsonl").read_text().partition("\n")[0])) == 4

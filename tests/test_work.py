@@ -29,14 +29,14 @@ def llc(cells: list[Cell]) -> list[Cell]:
 
 def test_a_share_is_measured_once(planned: Job) -> None:
     cells = plan.read(planned.sweep)
-    assert work.work(planned.sweep, 1, 2) == 0
-    half = {cell.task.key for cell in plan.share(cells, 1, 2)}
+    assert work.work(planned.sweep, plan.slices(cells, 2)[1]) == 0
+    half = {cell.task.key for cell in cells[plan.slices(cells, 2)[1]]}
     assert 0 < len(half) < len(cells)
     assert store.keys(planned.sweep) == half
     before = planned.results()
-    assert work.work(planned.sweep, 1, 2) == 0
+    assert work.work(planned.sweep, plan.slices(cells, 2)[1]) == 0
     assert planned.results() == before
-    assert work.work(planned.sweep, 0, 2) == 0
+    assert work.work(planned.sweep, plan.slices(cells, 2)[0]) == 0
     assert store.keys(planned.sweep) == {cell.task.key for cell in cells}
     for cell in cells:
         assert store.get(planned.sweep, cell.task.key).task == cell.task
@@ -46,9 +46,9 @@ def test_a_share_is_measured_once(planned: Job) -> None:
 def test_the_number_does_not_depend_on_who_measures_it(planned: Job, tmp_path: Path) -> None:
     shutil.copytree(planned.root, tmp_path / "other")
     other = dataclasses.replace(planned, root=tmp_path / "other")
-    work.work(planned.sweep, 0, 1)
-    for worker in reversed(range(5)):
-        work.work(other.sweep, worker, 5)
+    work.work(planned.sweep)
+    for share in reversed(plan.slices(plan.read(other.sweep), 5)):
+        work.work(other.sweep, share)
     for key in store.keys(planned.sweep):
         one, two = store.get(planned.sweep, key), store.get(other.sweep, key)
         assert one.value == two.value
@@ -65,7 +65,7 @@ def test_neighbours_share_a_pool_and_other_inputs_have_their_own(planned: Job) -
 
 def poisoned(job: Job, cells: list[Cell], sentence: str) -> None:
     """Work, and check that these cells and no others failed, each with a traceback that ends in this sentence."""
-    assert work.work(job.sweep, 0, 1) == 1
+    assert work.work(job.sweep) == 1
     found = status.status(job.sweep)
     assert found.planned - found.done == len(cells) == len(found.failed)
     assert set(found.failed) == {status.name(cell) for cell in cells}
@@ -83,7 +83,7 @@ def test_a_checkpoint_that_is_broken_after_planning(planned: Job) -> None:
     file.write_bytes(whole[:-40])
     poisoned(planned, [cell for cell in cells if cell.task.step == 10], "is not a whole safetensors file")
     file.write_bytes(whole)
-    assert work.work(planned.sweep, 0, 1) == 0
+    assert work.work(planned.sweep) == 0
     assert store.errors(planned.sweep) == {}
 
 
@@ -105,7 +105,7 @@ def test_rows_that_are_gone(planned: Job) -> None:
 def test_a_diverging_sampler_gives_a_result_and_code_1(job: Job) -> None:
     config = composition.compose(job.words("sampler.nbeta=1e30", "grid.metrics=[llc]"))
     sweep.make_plan(config, runs.steps(config))
-    assert work.work(job.sweep, 0, 1) == 1
+    assert work.work(job.sweep) == 1
     found = status.status(job.sweep)
     assert found.done == found.planned == len(found.diverged)
     for key in store.keys(job.sweep):
@@ -113,13 +113,13 @@ def test_a_diverging_sampler_gives_a_result_and_code_1(job: Job) -> None:
         assert np.isnan(estimate.value)
         assert estimate.health == "diverged"
         assert estimate.reason
-    assert work.work(job.sweep, 0, 1) == 0  # nothing left to measure
+    assert work.work(job.sweep) == 0  # nothing left to measure
 
 
 def test_a_worker_whose_parent_is_gone_stops_before_the_next_task(planned: Job) -> None:
-    assert work.work(planned.sweep, 0, 1, parent=1) == 75
+    assert work.work(planned.sweep, parent=1) == 75
     assert store.keys(planned.sweep) == set()
-    assert work.work(planned.sweep, 0, 1, parent=os.getppid()) == 0
+    assert work.work(planned.sweep, parent=os.getppid()) == 0
 
 
 def test_a_full_disk_ends_the_worker_with_one_sentence(
@@ -136,21 +136,21 @@ def test_a_full_disk_ends_the_worker_with_one_sentence(
         put(*words)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "put", filling)
-    assert work.work(planned.sweep, 0, 1) == 1
+    assert work.work(planned.sweep) == 1
     assert capsys.readouterr().err == (
         f"rllc: {planned.sweep}: No space left on device; make room and run the same command again.\n"
     )
     assert len(store.keys(planned.sweep)) == 5
     assert store.errors(planned.sweep) == {}
     monkeypatch.setattr(store, "put", put)
-    assert work.work(planned.sweep, 0, 1) == 0
+    assert work.work(planned.sweep) == 0
 
 
 def test_a_root_that_was_moved_is_worked_on(planned: Job, tmp_path: Path) -> None:
     planned.root.rename(tmp_path / "moved")
     moved = dataclasses.replace(planned, root=tmp_path / "moved")
     done = subprocess.run(
-        [sys.executable, "-m", "rllc.work", str(moved.sweep), "--worker", "0", "--of", "1"],
+        [sys.executable, "-m", "rllc.work", str(moved.sweep), "--cells", "0:"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -74,15 +74,25 @@ def test_clustering_and_report_work_without_torch(python, installed, tmp_path):
     if interpreter is None:
         pytest.skip(f"{python} is not installed")
     call(interpreter, "-m", "venv", tmp_path / "venv")
-    needed = (
-        "numpy scipy hydra-core omegaconf pyyaml threadpoolctl scikit-learn tslearn pyarrow matplotlib rich".split()
-    )
+    needed = [
+        "numpy",
+        "scipy",
+        "hydra-core",
+        "omegaconf",
+        "pyyaml",
+        "threadpoolctl",
+        "scikit-learn",
+        "tslearn",
+        "pyarrow",
+        "matplotlib",
+        "rich",
+    ]
     call(tmp_path / "venv/bin/pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *needed)
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
     for verb in ("cluster", "report"):
         call(
-            tmp_path / "venv/bin/python", "-c", COMMAND, verb, f"input={CURVES}", "cluster.methods=[kmeans,kshape,ward]",
-            "cluster.null_draws=3", cwd=tmp_path, env=environment,
+            tmp_path / "venv/bin/python", "-c", COMMAND, verb, f"input={CURVES}", "cluster.null_draws=3",
+            "cluster.methods=[kmeans,kshape,ward]", cwd=tmp_path, env=environment,
         )  # fmt: skip
     assert (tmp_path / "sweeps" / "rllc" / "clusters" / "labels.csv").exists()
     assert (tmp_path / "sweeps" / "rllc" / "report" / "index.html").exists()
