@@ -32,8 +32,8 @@ def pictures(source: Source) -> Iterator[Picture]:
         caption = (
             f"Chains of {part} at a few checkpoints (columns) on each dataset (rows): nβ (ℓ(w_t) − ℓ(w*)) in nats "
             "against the step of the chain. Thin: the minibatch losses of each chain; thick: their running mean since "
-            "the burn-in (shaded), which never enters the estimate. The black line is λ̂ with its 95 % interval. Running "
-            "means that still climb or fall together at the end are not in equilibrium."
+            "the burn-in (shaded), which never enters the estimate. The black line is λ̂ with its 95 % interval. "
+            "Running means that still climb or fall together at the end are not in equilibrium."
         )
         title = f"Chains of {part}, run {run}"
         yield Picture("Chains", name("traces", run, part), title, caption, functools.partial(traces, shown, chains))
