@@ -83,7 +83,6 @@ def test_jobs_of_many_overrides_are_told_apart(composed: Callable[..., list[Conf
         "-m",
         f"root={tmp_path}",
         "sampler=paper,demo",
-        "+train.lr=1e-2",
         "grid.parts=[L0H1],[L0*]",
         "train.seeds=[0]",
     ]
