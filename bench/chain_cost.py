@@ -91,11 +91,11 @@ def devinterp(case: Case) -> Cost:
     for chain in range(sampler.chains):
         sample_single_chain(
             case.module,
-            [{"input_ids": row} for row in case.pool.tokens_NL],  # type: ignore[arg-type]
+            [{"input_ids": row} for row in case.pool.tokens_NL],
             lambda module, batch: (token_losses(module, batch["input_ids"]), {}),
             head_masks(case.module, case.layer, case.head),
             num_draws=sampler.draws,
-            sampling_method=SGMCMC.sgld,  # type: ignore[arg-type]
+            sampling_method=SGMCMC.sgld,
             sampling_method_kwargs={"lr": sampler.lr, "nbeta": sampler.nbeta, "localization": sampler.gamma},
             chain=chain,
             seed=chain,
@@ -113,7 +113,7 @@ def whole(case: Case) -> Cost:
         return timed(
             lambda: sample(
                 case.module,
-                [{"input_ids": row} for row in case.pool.tokens_NL],  # type: ignore[arg-type]
+                [{"input_ids": row} for row in case.pool.tokens_NL],
                 {},
                 lr=sampler.lr,
                 n_beta=sampler.nbeta,
@@ -179,7 +179,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     for turn in range(options.rounds):
         for case in cases:
             for side in (rllc, devinterp) if turn % 2 else (devinterp, rllc):
-                measured = peak_mb(lambda side=side, case=case: side(case))  # type: ignore[misc]
+                measured = peak_mb(lambda side=side, case=case: side(case))
                 found.setdefault((case.layer, side.__name__), []).append(measured)
     for case in cases:
         ours, theirs = found[case.layer, "rllc"], found[case.layer, "devinterp"]

@@ -11,13 +11,14 @@ from rllc import gather, plan, store
 from rllc.plan import Cell
 from rllc.task import Estimate, Sampler, Task
 
-SAMPLER = Sampler(lr=1e-3, nbeta=30.0, gamma=200.0, chains=2, draws=250, burn_in=0, batch=8)
+STEPS = 3 * gather.TRACE_DRAWS
+SAMPLER = Sampler(lr=1e-3, nbeta=30.0, gamma=200.0, chains=2, draws=STEPS, burn_in=0, batch=8)
 
 
 def measured(part: str, metric: str = "llc", **changed: object) -> Estimate:
     sampler = SAMPLER if metric == "llc" else None
     task = Task("demo-s0", "ww", 100, part, "code", "rr", metric, 3, sampler)
-    excess = np.arange(500, dtype=np.float32).reshape(2, 250) if sampler else np.zeros((0, 0), np.float32)
+    excess = np.arange(2 * STEPS, dtype=np.float32).reshape(2, STEPS) if sampler else np.zeros((0, 0), np.float32)
     estimate = Estimate(
         task=task, value=0.5, error=0.125, chains_C=np.array([0.25, 0.75]), loss_CS=excess, health="ok", reason="",
         stats={"stein": 1.5, "rhat": 1.25}, seconds=2.0, code="0.1.0+abc",
@@ -71,8 +72,8 @@ def test_traces_are_thinned_with_both_ends(sweep: Path) -> None:
     assert [row["chain"] for row in rows if row["key"] == measured("L1H11").task.key] == [0, 1]
     for row in rows:
         assert len(row["step"]) == gather.TRACE_DRAWS
-        assert (row["step"][0], row["step"][-1]) == (0, 249)
-        assert row["excess"] == [250.0 * row["chain"] + step for step in row["step"]]
+        assert (row["step"][0], row["step"][-1]) == (0, STEPS - 1)
+        assert row["excess"] == [float(STEPS) * row["chain"] + step for step in row["step"]]
 
 
 def test_training_losses_are_gathered_where_there_are_some(sweep: Path) -> None:

@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Callable[..., Path]:
 def checkpoints(path: Path) -> dict[str, tuple[Any, bytes]]:
     """What the header of each checkpoint says, and the bytes of its arrays."""
     found = {}
-    for file in (path / "checkpoints").iterdir():
+    for file in (path / "checkpoints").glob("step_*"):
         content = file.read_bytes()
         start = 8 + int.from_bytes(content[:8], "little")
         found[file.name] = json.loads(content[8:start]), content[start:]

@@ -18,7 +18,7 @@ from rllc import plan, store
 
 pytestmark = pytest.mark.slow
 
-CHAINS = {"stages": "[train,plan,launch,gather]", "sampler.draws": 300, "launch.workers": 2, "grid.seeds": "[0,1]"}
+CHAINS = {"stages": "[train,plan,launch,gather]", "sampler.draws": 150, "launch.workers": 2, "grid.seeds": "[0,1]"}
 
 
 @pytest.fixture(scope="module")
