@@ -1,5 +1,6 @@
 """The command line: `rllc VERB [overrides]`; Hydra begins and ends here."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ def main() -> int:
     except Mistake as mistake:
         print(f"rllc: {mistake}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("\nrllc: stopped; the same command goes on from here.", file=sys.stderr)
         return 130

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 GROUPS = ("model", "data", "sampler", "launch", "cluster", "track", "experiment")
-FLAGS = ("-h", "--help", "-c", "--cfg", "--resolve", "-m", "--multirun")
+FLAGS = ("-h", "--help", "--hydra-help", "-c", "--cfg", "--resolve", "-m", "--multirun", "-cd", "--config-dir")
+VALUED = ("-c", "--cfg", "-cd", "--config-dir")  # flags that take the next word
 
 
 def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> int:
@@ -29,8 +30,9 @@ def run(verb: str, overrides: Sequence[str], act: Callable[[Config], int]) -> in
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
+    searched = any(word.partition("=")[0] in ("-cd", "--config-dir") for word in overrides)
     for word in overrides:
-        _check_override(word)
+        _check_override(word, shipped=not searched)
     jobs: list[tuple[DictConfig, list[str]]] = []
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions through instead of printing them
     sys.argv = [f"rllc {verb}", *_flags_first(overrides)]
@@ -50,7 +52,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     from hydra import initialize_config_module
 
     for word in overrides:
-        _check_override(word)
+        _check_override(word, shipped=True)
     with _in_a_sentence(), initialize_config_module("rllc.conf", version_base="1.3"):
         return resolve.config(_plain(hydra_compose("config", list(overrides))))
 
@@ -75,12 +77,15 @@ def _plain(composed: "DictConfig") -> dict[str, Any]:
 
 def _flags_first(words: Sequence[str]) -> list[str]:
     """The words with the flags, and what is shown by --cfg, before the overrides, where alone Hydra takes them."""
-    is_flag = [word.startswith("-") or before in ("-c", "--cfg") for before, word in pairwise(["", *words])]
+    is_flag = [word.startswith("-") or before in VALUED for before, word in pairwise(["", *words])]
     return [word for first in (True, False) for word, flag in zip(words, is_flag, strict=True) if flag == first]
 
 
-def _check_override(word: str) -> None:
-    """Refuse an override of a key or option that does not exist, before Hydra answers at length."""
+def _check_override(word: str, *, shipped: bool) -> None:
+    """Refuse an override of a key or option that does not exist, before Hydra answers at length.
+
+    `shipped` says that all options of the groups are those that come with rllc.
+    """
     if word.startswith("-") and word.partition("=")[0] not in FLAGS:
         raise unknown("flag", word, FLAGS)
     key, equals, value = word.partition("=")
@@ -88,7 +93,8 @@ def _check_override(word: str) -> None:
     if word.startswith("-") or not (equals or word.startswith("~")) or re.search(r"[@/:]", key):
         return
     if key in GROUPS and equals:
-        _check_options(key, value)
+        if shipped:
+            _check_options(key, value)
     elif key.partition(".")[0] not in ("hydra", "experiment"):
         resolve.known_key(key)
 

@@ -46,10 +46,10 @@ def line(task: Task, entry: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gather(sweep: Path, plan: Iterable[Cell], runs: dict[str, Path]) -> int:
+def gather(sweep: Path, plan: Iterable[Cell]) -> int:
     """Write the Parquet files from the results that are there; how many results are missing.
 
-    `runs` names the folders whose metrics.jsonl hold the training losses.
+    Training losses are those of metrics.jsonl in the folders of the planned runs.
     """
     plan, present = list(plan), store.keys(sweep)
     found = [cell.task.key for cell in plan if cell.task.key in present]
@@ -58,6 +58,7 @@ def gather(sweep: Path, plan: Iterable[Cell], runs: dict[str, Path]) -> int:
         estimate = store.get(sweep, key)
         rows.append(row(estimate))
         traces += _trace(estimate)
+    runs = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent for cell in plan}
     losses = [line for name, folder in runs.items() for line in _losses(name, folder)]
     for name, table in zip(FILES, (rows, losses, traces), strict=True):
         _table(sweep / name, table)

@@ -154,7 +154,7 @@ def gather_results(config: Config) -> int:
     if _fresh(sweep / "gathered.txt", stamp) and all((sweep / name).exists() for name in gather.FILES):
         print("gather: nothing to do")
     else:
-        gather.gather(sweep, cells, {run.name: run.path for run in runs.named(config)})
+        gather.gather(sweep, cells)
         atomic.write_text(sweep / "gathered.txt", stamp)
     if len(present) < len(cells):
         print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)

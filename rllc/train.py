@@ -111,7 +111,7 @@ def run(path: Path, *, parent: int | None = None) -> None:
             if not math.isfinite(loss.item()):
                 raise Unfinished(f"{path}: the training loss is not finite at step {step}; lower train.lr")
             if step in keep:
-                folder.save(_checkpoint(path, step), model, weights, step)
+                folder.save(_checkpoint(path, step), model, weights)
             if step < train.steps:
                 _update(optimizer, loss, weights, learning_rate(train, step), train.clip)
 

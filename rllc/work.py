@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rllc import atomic, plan, store
 from rllc.mistake import Mistake
 from rllc.plan import Cell
-from rllc.task import Estimate, Sampler, Task
+from rllc.task import Estimate, Task
 
 if TYPE_CHECKING:
     from rllc.models.restriction import Pool
@@ -84,13 +84,12 @@ def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | Exc
     A pool that cannot be opened is given as the exception, for each of its cells.
     """
     loaded: tuple[str, Any] = ("", None)
-    for (checkpoint, weights, rows, sampler), group in groupby(
-        cells, key=lambda cell: (cell.checkpoint, cell.task.weights, cell.rows, cell.task.sampler)
-    ):
+    for (checkpoint, rows, _), same in groupby(cells, key=lambda cell: (cell.checkpoint, cell.rows, cell.task.sampler)):
+        group = list(same)
         try:
             if loaded[0] != checkpoint:
-                loaded = (checkpoint, _load(root / checkpoint, weights))
-            pool: Pool | Exception = _open(loaded[1], root / rows, sampler)
+                loaded = (checkpoint, _load(root / checkpoint, group[0].task.weights))
+            pool: Pool | Exception = _open(loaded[1], root / rows, group[0].task)
         except Exception as error:  # whatever is wrong with these files, the next ones may be whole
             pool = error
         for cell in group:
@@ -105,15 +104,19 @@ def _load(path: Path, weights: str) -> Any:
     return folder.load(path)
 
 
-def _open(loaded: Any, rows: Path, sampler: Sampler | None) -> "Pool":
+def _open(loaded: Any, path: Path, task: Task) -> "Pool":
     import numpy as np
     import torch
 
+    from rllc.data.rows import content_hash
     from rllc.models.restriction import Pool
 
-    model, weights = loaded
+    (model, weights), sampler = loaded, task.sampler
+    rows = np.load(path, allow_pickle=False)
+    if content_hash(rows) != task.rows:
+        raise Mistake(f"{path} no longer holds the rows that were planned.")
     dtype = getattr(torch, sampler.dtype if sampler else "float32")
-    tokens_NL = torch.from_numpy(np.load(rows, allow_pickle=False).astype(np.int64))
+    tokens_NL = torch.from_numpy(rows.astype(np.int64))
     chains, batch = (sampler.chains, sampler.batch) if sampler else _SCORE_BLOCK
     return Pool(
         {name: array.to(dtype) for name, array in weights.items()}, model, tokens_NL, chains=chains, batch=batch

@@ -35,7 +35,13 @@ def sweep(tmp_path: Path) -> Path:
     for estimate in estimates:
         store.put(tmp_path, estimate, "w")
     missing = measured("L0H0").task
-    plan.write(tmp_path, [Cell(task, "c", "r", 1.0) for task in [*(one.task for one in estimates), missing]])
+    plan.write(
+        tmp_path,
+        [
+            Cell(task, str(tmp_path / "run" / "checkpoints" / "c"), "r", 1.0)
+            for task in [*(one.task for one in estimates), missing]
+        ],
+    )
     run = tmp_path / "run"
     run.mkdir()
     (run / "metrics.jsonl").write_text('{"step": 0, "loss": 5.5}\n{"step": 10, "loss": 4.5}\n')
@@ -43,7 +49,7 @@ def sweep(tmp_path: Path) -> Path:
 
 
 def test_every_result_is_a_row_and_what_is_missing_is_counted(sweep: Path) -> None:
-    assert gather.gather(sweep, plan.read(sweep), {"demo-s0": sweep / "run", "demo-s1": sweep / "none"}) == 1
+    assert gather.gather(sweep, plan.read(sweep)) == 1
     table = parquet.read_table(sweep / "estimates.parquet")
     assert table.schema.metadata[b"rllc.schema"] == b"1"
     rows = table.to_pylist()
@@ -67,7 +73,7 @@ def test_every_result_is_a_row_and_what_is_missing_is_counted(sweep: Path) -> No
 
 
 def test_traces_are_thinned_with_both_ends(sweep: Path) -> None:
-    gather.gather(sweep, plan.read(sweep), {})
+    gather.gather(sweep, plan.read(sweep))
     rows = parquet.read_table(sweep / "traces.parquet").to_pylist()
     assert [row["chain"] for row in rows if row["key"] == measured("L1H11").task.key] == [0, 1]
     for row in rows:
@@ -77,7 +83,7 @@ def test_traces_are_thinned_with_both_ends(sweep: Path) -> None:
 
 
 def test_training_losses_are_gathered_where_there_are_some(sweep: Path) -> None:
-    gather.gather(sweep, plan.read(sweep), {"demo-s0": sweep / "run", "demo-s1": sweep / "none"})
+    gather.gather(sweep, plan.read(sweep))
     assert parquet.read_table(sweep / "training.parquet").to_pylist() == [
         {"run": "demo-s0", "step": 0, "loss": 5.5}, {"run": "demo-s0", "step": 10, "loss": 4.5}
     ]  # fmt: skip
@@ -92,7 +98,7 @@ def test_what_is_watched_live_is_the_begin_of_the_row(sweep: Path) -> None:
 
 
 def test_gathering_again_gives_the_same_bytes(sweep: Path) -> None:
-    gather.gather(sweep, plan.read(sweep), {"demo-s0": sweep / "run"})
+    gather.gather(sweep, plan.read(sweep))
     before = [(sweep / name).read_bytes() for name in gather.FILES]
-    gather.gather(sweep, plan.read(sweep), {"demo-s0": sweep / "run"})
+    gather.gather(sweep, plan.read(sweep))
     assert [(sweep / name).read_bytes() for name in gather.FILES] == before

@@ -17,7 +17,7 @@ QUICK = rllc.Sampler(lr=1e-3, nbeta=30, gamma=200, chains=4, draws=8, burn_in=0,
 @pytest.fixture
 def checkpoint(tmp_path):
     path = tmp_path / "step_0000005.safetensors"
-    folder.save(path, MODEL, attention.init(MODEL, 0), 5)
+    folder.save(path, MODEL, attention.init(MODEL, 0))
     return path
 
 

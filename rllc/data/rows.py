@@ -87,12 +87,26 @@ def build(
 
 def put(name: str, rows: Tokens, folder: Path) -> Rows:
     """Write rows to folder/<name>-<digest>.npy; the same rows under the same name are the same file."""
+    found = content_hash(rows)
+    path = folder / f"{name}-{found}.npy"
+    if not _holds(path, found):
+        with atomic.replace(path) as file:
+            np.save(file, rows, allow_pickle=False)
+    return Rows(name, found, path)
+
+
+def _holds(path: Path, digest: str) -> bool:
+    try:
+        return content_hash(np.load(path, mmap_mode="r", allow_pickle=False)) == digest
+    except (OSError, ValueError):  # missing, cut or no array
+        return False
+
+
+def content_hash(rows: Tokens) -> str:
+    """16 hexadecimal digits of the SHA-256 of type, shape and bytes."""
     content = hashlib.sha256(f"{rows.dtype.str}:{rows.shape}:".encode())
     content.update(np.ascontiguousarray(rows).data)
-    path = folder / f"{name}-{content.hexdigest()[:16]}.npy"
-    with atomic.replace(path) as file:
-        np.save(file, rows, allow_pickle=False)
-    return Rows(name, content.hexdigest()[:16], path)
+    return content.hexdigest()[:16]
 
 
 def _ingredients(

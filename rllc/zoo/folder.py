@@ -78,13 +78,13 @@ def load(path: Path) -> "tuple[Model, Weights]":
         return model, lens.load({key: file.get_tensor(key) for key in file.keys()}, model, str(path))  # noqa: SIM118
 
 
-def save(path: Path, model: Model, weights: "Weights", step: int) -> None:
-    """Write a checkpoint, whole or not at all."""
+def save(path: Path, model: Model, weights: "Weights") -> None:
+    """Write a checkpoint, whole or not at all; equal weights give equal bytes."""
     from safetensors.torch import save as packed
 
     from rllc.models import lens
 
-    metadata = {"model": json.dumps(dataclasses.asdict(model)), "step": str(step), "layout": "TransformerLens"}
+    metadata = {"model": json.dumps(dataclasses.asdict(model))}  # one entry: several come in random order
     state = {key: array.detach().contiguous() for key, array in lens.save(weights).items()}
     with atomic.replace(path) as file:
         file.write(packed(state, metadata))
@@ -110,7 +110,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _model(path: Path, metadata: dict[str, str]) -> Model:
     if "model" in metadata:
-        return Model(**json.loads(metadata["model"]))
+        try:
+            return Model(**json.loads(metadata["model"]))
+        except (TypeError, ValueError):
+            raise Mistake(f"run: {path} was not written by rllc: its model is {metadata['model']!r}.") from None
     for folder in (path.parent, path.parent.parent):
         if (folder / "config.json").is_file():
             return _from_lens_config(folder / "config.json")
@@ -118,7 +121,10 @@ def _model(path: Path, metadata: dict[str, str]) -> Model:
 
 
 def _from_lens_config(path: Path) -> Model:
-    config: dict[str, Any] = json.loads(path.read_text())
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Mistake(f"run: {path} is not JSON ({error}).") from None
     positions = config.get("positional_embedding_type", "standard")
     legal: dict[str, Literal["shortformer", "learned"]] = {"shortformer": "shortformer", "standard": "learned"}
     if not config.get("attn_only") or config.get("normalization_type") != "LN" or positions not in legal:

@@ -203,7 +203,7 @@ def test_a_checkpoint_of_another_architecture(job: Job, foreign: Path, said: Cal
 
     model = Model(n_layers=1, n_heads=2, d_model=8, d_head=4, n_ctx=16, d_vocab=300, positions="shortformer")
     file = foreign / "checkpoints" / "step_0000010.safetensors"
-    folder.save(file, model, attention.init(model, 0), 10)
+    folder.save(file, model, attention.init(model, 0))
     assert said("sweep", *job.words(f"path={foreign}")) == f"run: {file} is of another architecture than step 0."
     assert nothing_measured(job)
 

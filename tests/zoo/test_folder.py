@@ -60,7 +60,7 @@ def test_layout_goes_to_flat_names_and_back_bit_for_bit(step, tmp_path):
     assert back.keys() == state.keys()
     assert all(torch.equal(back[key], state[key]) for key in state)
     saved = tmp_path / "step_0000001.safetensors"
-    folder.save(saved, model, weights, 1)
+    folder.save(saved, model, weights)
     again = load_file(saved)
     assert again.keys() == state.keys()
     assert all(torch.equal(again[key], state[key]) for key in state)
