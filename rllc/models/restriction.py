@@ -9,6 +9,7 @@ Shapes: C chains, B rows of a minibatch, N rows of the pool, L positions, E resi
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from rllc.models.attention import Weights
 from rllc.models.layout import MATRICES, names
 from rllc.models.parts import HEAD, select
 
-CACHE_BYTES = 160 * 2**20  # of one array kept for the whole pool; three are kept at a time
+CACHE_BYTES = 288 * 2**20  # of one array kept for the whole pool; three are kept at a time
 
 
 class Pool:
@@ -32,6 +33,8 @@ class Pool:
         self.weights, self.model, self.tokens_NL = weights, model, tokens_NL
         self.chains, self.batch = chains, batch
         self._kept: dict[str, Tensor] = {}
+        self._large: set[str] = set()
+        self._recent: dict[str, tuple[Tensor, Tensor]] = {}
 
     def stream(self, layer: int, rows_CB: Tensor) -> Tensor:
         """The residual stream before `layer` at w* on the given rows, shape (C, B, L, E)."""
@@ -55,16 +58,14 @@ class Pool:
         return self.once("reference", compute)(rows_CB)
 
     def once(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """A look-up into what `compute` gives for all rows of the pool, or `compute` itself where that is too large."""
-        if name not in self._kept:
-            with torch.no_grad():
-                blocks = self._blocks()
-                first = compute(blocks[0])
-                row_bytes = first[0, 0].numel() * first.element_size()
-                if row_bytes * len(self.tokens_NL) > CACHE_BYTES:
-                    return torch.no_grad()(compute)
-                parts = [first.flatten(0, 1), *(compute(block).flatten(0, 1) for block in blocks[1:])]
-                self._kept[name] = torch.cat(parts)[: len(self.tokens_NL)]
+        """A look-up into what `compute` gives for all rows of the pool.
+
+        Where that is too large to keep, it is computed when asked for, once for each minibatch.
+        """
+        if name not in self._kept and name not in self._large:
+            self._keep(name, compute)
+        if name in self._large:
+            return partial(self._for_minibatch, name, compute)
         kept = self._kept[name]
         return lambda rows_CB: kept[rows_CB]
 
@@ -72,6 +73,27 @@ class Pool:
         """Free what `once` kept under these names."""
         for name in names:
             self._kept.pop(name, None)
+            self._recent.pop(name, None)
+
+    @torch.no_grad()
+    def _keep(self, name: str, compute: Callable[[Tensor], Tensor]) -> None:
+        blocks = self._blocks()
+        first = compute(blocks[0])
+        row_bytes = first[0, 0].numel() * first.element_size()
+        if row_bytes * len(self.tokens_NL) > CACHE_BYTES:
+            self._large.add(name)
+            return
+        parts = [first.flatten(0, 1), *(compute(block).flatten(0, 1) for block in blocks[1:])]
+        self._kept[name] = torch.cat(parts)[: len(self.tokens_NL)]
+
+    @torch.no_grad()
+    def _for_minibatch(self, name: str, compute: Callable[[Tensor], Tensor], rows_CB: Tensor) -> Tensor:
+        """Compute for these rows, unless they are the very ones that were asked for last."""
+        rows, value = self._recent.get(name, (None, None))
+        if rows is not rows_CB or value is None:
+            value = compute(rows_CB)
+            self._recent[name] = (rows_CB, value)
+        return value
 
     def _blocks(self) -> Tensor:
         size = self.chains * self.batch

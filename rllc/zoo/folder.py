@@ -122,9 +122,11 @@ def _model(path: Path, metadata: dict[str, str]) -> Model:
 
 def _from_lens_config(path: Path) -> Model:
     try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        config: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise Mistake(f"run: {path} is not JSON ({error}).") from None
+    if not isinstance(config, dict):
+        raise Mistake(f"run: {path} is not a group of named values.")
     positions = config.get("positional_embedding_type", "standard")
     legal: dict[str, Literal["shortformer", "learned"]] = {"shortformer": "shortformer", "standard": "learned"}
     if not config.get("attn_only") or config.get("normalization_type") != "LN" or positions not in legal:
@@ -133,6 +135,7 @@ def _from_lens_config(path: Path) -> Model:
             f"{' or '.join(legal)}."
         )
     sizes = ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab")
-    if missing := [name for name in sizes if name not in config]:
-        raise Mistake(f"run: {path} lacks {', '.join(missing)}.")
+    for name in sizes:
+        if not isinstance(config.get(name), int) or config[name] < 1:
+            raise Mistake(f"run: {path} gives {config.get(name)!r} for {name}, which is not a whole number above 0.")
     return Model(**{name: config[name] for name in sizes}, positions=legal[positions])

@@ -115,3 +115,17 @@ def test_what_a_part_kept_is_freed():
         potential.losses(moved(potential), torch.zeros(3, 4, dtype=torch.long))
         potential.close()
         assert {name for name in set(pool._kept) - kept if "stream" not in name} == set()
+
+
+def test_what_is_too_large_to_keep_is_computed_once_for_a_minibatch(monkeypatch):
+    monkeypatch.setattr(restriction, "CACHE_BYTES", 0)
+    pool, calls = pool_of(SHORT), []
+
+    def compute(rows_CB):
+        calls.append(rows_CB)
+        return rows_CB.double()
+
+    first, second = torch.zeros(3, 4, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
+    for rows in (first, first, second, second, first):
+        assert torch.equal(pool.once("thing", compute)(rows), rows.double())
+    assert len(calls) == 1 + 3  # the block that shows the size, then one for each change of minibatch

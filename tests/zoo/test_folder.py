@@ -188,8 +188,14 @@ def test_a_config_of_another_size_is_named(run):
 
 def test_a_config_without_sizes_is_named(run):
     config = run / "config.json"
-    config.write_text('{"attn_only": true, "normalization_type": "LN", "n_layers": 2}')
-    refused(run / "step_0000007.safetensors", "lacks n_heads, d_model, d_head, n_ctx, d_vocab", named=config)
+    for text, sentence in (
+        ('{"attn_only": true, "normalization_type": "LN", "n_layers": 2}', "gives None for n_heads"),
+        ('{"attn_only": true, "normalization_type": "LN", "n_layers": "2"}', "gives '2' for n_layers"),
+        ("[1, 2]", "is not a group of named values"),
+        ("{", "is not JSON"),
+    ):
+        config.write_text(text)
+        refused(run / "step_0000007.safetensors", sentence, named=config)
 
 
 def test_a_checkpoint_that_names_no_model_is_named(run):
