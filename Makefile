@@ -2,6 +2,7 @@
 PYTHON ?= $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,$(shell command -v $(python))))
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 EXPERIMENT ?=
 LAUNCH ?= local
 ARGS ?=
@@ -38,10 +39,10 @@ $(BIN)/rllc: pyproject.toml constraints.txt
 	@touch $@
 
 test: $(BIN)/rllc ## all tests but those that need a GPU
-	$(BIN)/python -m pytest -m "not gpu"
+	$(PYTEST) -m "not gpu"
 
 test-fast: $(BIN)/rllc ## the unit tests
-	$(BIN)/python -m pytest -m "not slow and not slurm and not browser and not gpu"
+	$(PYTEST) -m "not slow and not slurm and not browser and not gpu"
 
 lint: $(BIN)/rllc ## ruff and mypy
 	$(BIN)/ruff check .

@@ -76,6 +76,18 @@ def poisoned(job: Job, cells: list[Cell], sentence: str) -> None:
         assert sentence in text
 
 
+def test_rows_that_were_changed_after_planning(planned: Job) -> None:
+    cells = plan.read(planned.sweep)
+    chosen = [cell for cell in cells if cell.task.dataset == cells[0].task.dataset]
+    file = planned.root / cells[0].rows
+    whole, rows = file.read_bytes(), np.load(file)
+    rows[0, -1] += 1
+    np.save(file, rows)
+    poisoned(planned, chosen, "no longer holds the rows that were planned")
+    file.write_bytes(whole)
+    assert work.work(planned.sweep) == 0
+
+
 def test_a_checkpoint_that_is_broken_after_planning(planned: Job) -> None:
     cells = plan.read(planned.sweep)
     file = planned.run_folder / "checkpoints" / "step_0000010.safetensors"
