@@ -58,6 +58,7 @@ def owner(folder: Path, what: str) -> Iterator[None]:
     """
     marker = folder / "owner.json"
     mine = {"host": socket.gethostname(), "boot": _boot(), "pid": os.getpid(), "started": _started(os.getpid())}
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while not _create(marker, json.dumps(mine)):
@@ -79,6 +80,15 @@ def owner(folder: Path, what: str) -> Iterator[None]:
     finally:
         if _read(marker) == mine:
             marker.unlink(missing_ok=True)
+        if new:
+            with suppress(OSError):  # it stays where something was made in it
+                folder.rmdir()
+
+
+def owned(folder: Path) -> bool:
+    """Whether a process that runs, as far as can be known, holds the marker of the folder."""
+    held = _read(folder / "owner.json")
+    return held is not None and not _dead(held, {"host": socket.gethostname(), "boot": _boot()})
 
 
 def _create(marker: Path, text: str) -> bool:

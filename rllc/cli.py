@@ -44,6 +44,7 @@ def main() -> int:
         print(f"rllc {version.code()}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.unraisablehook = _insist
     try:
         return _dispatch(words[0], words[1:])
     except Mistake as mistake:
@@ -69,6 +70,20 @@ def main() -> int:
         raise
 
 
+def _insist(lost: "sys.UnraisableHookArgs") -> None:
+    """Stop a moment later where a signal arrived inside a destructor or callback, which swallows its exception."""
+    stop = lost.exc_value
+    if not isinstance(stop, SystemExit | KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+
+    def again(*_: object) -> None:
+        raise stop
+
+    signal.signal(signal.SIGALRM, again)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+
 def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     from rllc import composition
 
@@ -82,10 +97,10 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
 
 
 def _sweep(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import closing, sweep
 
     code = sweep.run(config)
-    print(sweep.closing(config))
+    print(closing.summary(sweep.folder(config)))
     return code
 
 
@@ -98,8 +113,12 @@ def _train(config: "Config") -> int:
 
 
 def _status(config: "Config") -> int:
-    from rllc import launch, status, sweep
+    from rllc import atomic, launch, plan, status, sweep
 
+    folder = sweep.folder(config)
+    if not plan.read(folder) and atomic.owned(folder):
+        print(f"{folder}: at work, but not yet at the chains: there is no plan")
+        return 1
     found = status.status(sweep.folder(config))
     print(status.describe(found, sweep.folder(config), workers=launch.workers(config.launch)))
     return int(not found.whole)
@@ -112,18 +131,20 @@ def _gather(config: "Config") -> int:
 
 
 def _cluster(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import closing, sweep
 
     sweep.cluster(config)
-    print(sweep.closing(config))
+    redraw = "rllc report" if config.input is None else f"rllc report input={config.input}"
+    print(f"clustered; `{redraw}` draws the figures again")
+    print(closing.summary(sweep.folder(config)))
     return 0
 
 
 def _report(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import closing, sweep
 
     sweep.draw(config)
-    print(sweep.closing(config))
+    print(closing.summary(sweep.folder(config)))
     return 0
 
 

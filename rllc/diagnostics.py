@@ -15,6 +15,7 @@ from rllc.task import Sampler
 RELAXATIONS = 3.0  # fewer relaxation times than this in the kept draws: short
 STEIN = 1.25  # a Stein ratio above this means a step-size bias of a quarter in the mean direction: suspect
 RHAT = 1.5  # with a few dozen correlated draws a chain lacks the length for the customary 1.01 … 1.1
+NEGATIVE = 6.0  # standard errors below 0: even with three degrees of freedom less than one in two hundred by chance
 DRIFT_P, DRIFT_SHARE = 0.001, 0.25  # the halves differ surely, and by a quarter of the value
 
 
@@ -95,6 +96,9 @@ def health(trace_CS: NDArray[np.float64], sampler: Sampler, *, stein: float) -> 
     mixing = rhat(trace_CS)
     if mixing > RHAT:
         return Health("suspect", f"chains disagree: R-hat {mixing:.2f}")
+    mean_C = trace_CS.mean(1)
+    if len(mean_C) > 1 and mean_C.mean() < -NEGATIVE * mean_C.std(ddof=1) / math.sqrt(len(mean_C)):
+        return Health("suspect", "below 0 for sure: the checkpoint is no minimum of this loss")
     change, p = drift(trace_CS)
     if p < DRIFT_P and abs(change) > DRIFT_SHARE * abs(trace_CS.mean()):
         return Health("suspect", f"the trace still drifts: {change / abs(trace_CS.mean()):+.0%} between its halves")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllc import atomic, resolve, trajectories
-from rllc.mistake import Mistake
+from rllc import atomic, closing, plan, resolve, trajectories
+from rllc.mistake import Mistake, unknown
 from rllc.task import Estimate, Sampler, Task
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 def estimate(
@@ -24,7 +25,7 @@ def estimate(
     Args:
         checkpoint: a safetensors file of a run (see `rllc.zoo.folder`).
         part: a head or a glob over the flat names: "L1H6", "L0*", "*".
-        tokens: rows of token ids, (rows, length ≤ the model's n_ctx).
+        tokens: rows of token ids, (rows, length ≤ the model's n_ctx); a thousand are plenty, and each costs time.
         sampler: options of the chains, or the name of a file of conf/sampler.
         seed: of minibatches and noise.
 
@@ -56,8 +57,12 @@ def estimate(
     content = hashlib.sha256(str(rows.shape).encode() + np.ascontiguousarray(rows, np.int64).tobytes()).hexdigest()[:16]
     task = Task(path.stem, folder.describe(path)[1], -1, part, "tokens", content, "llc", seed, options)
     typed = {name: array.to(getattr(torch, options.dtype)) for name, array in weights.items()}
-    pool = Pool(typed, model, torch.from_numpy(rows.astype(np.int64)), chains=options.chains, batch=options.batch)
-    return llc.measure(task, pool)
+    tokens_NL, threads = torch.from_numpy(rows.astype(np.int64)), torch.get_num_threads()
+    torch.set_num_threads(1)  # as in sweeps: the same numbers, and small products are slower with more
+    try:
+        return llc.measure(task, Pool(typed, model, tokens_NL, chains=options.chains, batch=options.batch))
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,25 @@ class Sweep:
 
         return parquet.read_table(self.path / "estimates.parquet")
 
+    def rows(self, dataset: str) -> "NDArray[np.unsignedinteger[Any]]":
+        """The estimation rows of a dataset, (rows, length), as the chains saw them."""
+        import numpy as np
+
+        found = {cell.task.dataset: cell.rows for cell in plan.read(self.path)}
+        if dataset not in found:
+            raise unknown("dataset", dataset, found)
+        rows: NDArray[np.unsignedinteger[Any]] = np.load(
+            self.path.resolve().parent.parent / found[dataset], allow_pickle=False
+        )
+        return rows
+
     def trajectories(self, metric: str = "llc") -> list[trajectories.Trajectories]:
         """The curves of each run; raises Mistake where a cell is missing or diverged."""
         return trajectories.read(self.path, metric=metric)
 
     def labels(self) -> list[dict[str, str]]:
         """The rows of clusters/labels.csv; empty before clustering."""
-        file = self.path / "clusters" / "labels.csv"
-        return list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))) if file.exists() else []
+        return closing.rows(self.path / "clusters" / "labels.csv")
 
     def to_csv(self, path: str | Path, metric: str = "llc") -> None:
         """Write the curves as a tidy table, run,metric,part,dataset,step,value,error: one row an observation."""

@@ -1,6 +1,5 @@
 """The main job: train, plan, launch, gather, cluster, report; each stage does only what is missing."""
 
-import csv
 import dataclasses
 import hashlib
 import json
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, gather, launch, plan, progress, runs, scopes, status, store, track, version
+from rllc import atomic, closing, gather, launch, plan, progress, runs, scopes, status, store, track, version
 from rllc.config import Config
 from rllc.data import documents, rows
 from rllc.mistake import Mistake, Unfinished
@@ -56,7 +55,7 @@ def run(config: Config) -> int:
             if "report" in wanted:
                 with _timed(seconds, "report"), _holes_are_told(code, folder(config) / "report"):
                     draw(config, seconds)
-            collector.finish({"labels": _rows(folder(config) / "clusters" / "labels.csv")})
+            collector.finish({"labels": closing.rows(folder(config) / "clusters" / "labels.csv")})
     print(f"time: {', '.join(f'{stage} {spent:.1f} s' for stage, spent in seconds.items())}")
     return code
 
@@ -142,7 +141,7 @@ def track_again(config: Config) -> None:
         raise Mistake("track: 'none' shows nothing; legal here: wandb.")
     sweep = folder(config)
     estimates = parquet.read_table(_gathered(sweep))
-    track.collect(sweep, config.track, estimates, tables={"labels": _rows(sweep / "clusters" / "labels.csv")})
+    track.collect(sweep, config.track, estimates, tables={"labels": closing.rows(sweep / "clusters" / "labels.csv")})
 
 
 def gather_results(config: Config) -> int:
@@ -171,7 +170,7 @@ def cluster(config: Config) -> None:
     from rllc import clustering
 
     sweep = folder(config)
-    table = None if config.input is None else Path(config.input)
+    table = _table(config)
     curves = table or _gathered(sweep)
     stamp = _digest([_content(curves), repr(config.cluster), version.code()])
     if _fresh(sweep / "clusters" / "stamp.txt", stamp):
@@ -188,7 +187,7 @@ def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
     from rllc import report
 
     sweep = folder(config)
-    table = None if config.input is None else Path(config.input)
+    table = _table(config)
     derived = [*sweep.glob("*.parquet"), *sweep.glob("*.yaml"), sweep / "env.json", *(sweep / "clusters").glob("*.*")]
     parts = [_content(file) for file in sorted([table or _gathered(sweep), *derived]) if file.exists()]
     stamp = _digest([*parts, repr(config.report), version.code()])
@@ -198,24 +197,6 @@ def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
     with progress.bar("report") as show:
         report.draw(sweep, config.report, seconds=seconds, table=table, progress=show)
     atomic.write_text(sweep / "report" / "stamp.txt", stamp)
-
-
-def closing(config: Config) -> str:
-    """Where everything lies, and how well the clusters agree with what the heads do."""
-    sweep = folder(config)
-    files = {
-        "figures": "report/*.png", "page": "report/index.html", "estimates": "estimates.parquet",
-        "clusters": "clusters/labels.csv",
-    }  # fmt: skip
-    lines = [f"{what:10}{sweep / name}" for what, name in files.items() if any(sweep.glob(name))]
-    primary = [row for row in _rows(sweep / "clusters" / "agreement.csv") if row["primary"] == "true"]
-    lines += [
-        f"agreement of {row['method']}/{row['scaling']} (k {row['k']}) with what the heads do, "
-        f"{row['run']} {row['scope']}: "
-        + (row["reason"] or f"ARI {float(row['ari']):.2f}, AMI {float(row['ami']):.2f}, p {float(row['p']):.3g}")
-        for row in primary
-    ]
-    return "\n".join(lines)
 
 
 @contextmanager
@@ -230,12 +211,13 @@ def _holes_are_told(code: int, made: Path) -> Iterator[None]:
         print(f"rllc: no {made.name}: {mistake}", file=sys.stderr)
 
 
-def _rows(table: Path) -> list[dict[str, str]]:
-    """The rows of a CSV table; none where there is no such file."""
-    if not table.exists():
-        return []
-    with table.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _table(config: Config) -> Path | None:
+    """The foreign table, where one is given."""
+    if config.input is None:
+        return None
+    if not Path(config.input).is_file():
+        raise Mistake(f"input: {config.input!r} is not a file; give a .csv or .parquet table of curves.")
+    return Path(config.input)
 
 
 def _collector(config: Config) -> track.Collector:

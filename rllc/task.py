@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -122,11 +122,17 @@ class Estimate:
     task: Task
     value: float
     error: float
-    chains_C: NDArray[np.float64]
-    loss_CS: NDArray[np.float32]
+    chains_C: NDArray[np.float64] = field(repr=False)
+    loss_CS: NDArray[np.float32] = field(repr=False)
     health: str
     reason: str
     stats: dict[str, float]
     seconds: float
     code: str
     schema: int = SCHEMA
+
+    def __str__(self) -> str:
+        """As a person says it: "llc of L1H6 on stdlib_code at step 1600: 0.603 ± 0.026 (ok)"."""
+        task = self.task
+        what = f"{task.metric} of {task.part} on {task.dataset} at step {task.step}"
+        return f"{what}: {self.value:.3f} ± {self.error:.3f} ({self.health}{self.reason and ', ' + self.reason})"

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -96,3 +97,30 @@ def test_help_takes_less_than_half_a_second_of_cpu() -> None:
 def test_the_version_is_shown() -> None:
     shown = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("rllc 0.")
+
+
+STOPPED = """
+import os, signal, sys, time, weakref
+from rllc import cli
+class Thing: pass
+def act(verb, words):
+    thing = Thing()
+    keep = weakref.ref(thing, lambda _: (os.kill(os.getpid(), signal.{signal}), time.sleep(0.01)))
+    del thing  # the signal arrives inside the callback, which swallows the exception of the handler
+    time.sleep(20)
+    return 0
+cli._dispatch = act
+sys.argv = ["rllc", "sweep"]
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_that_a_callback_swallows_stops_all_the_same(name, code):
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED.format(signal=name)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert time.monotonic() - began < 15
+    assert "Traceback" not in done.stderr

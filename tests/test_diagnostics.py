@@ -73,6 +73,7 @@ GOOD = autoregressive(0.5, draws=200)
         (GOOD, PAPER, 1.4, "suspect", "Stein ratio 1.40"),
         (GOOD + np.array([[-3.0], [-3.0], [3.0], [3.0]]), PAPER, 1.05, "suspect", "R-hat"),
         (1 + 0.01 * GOOD + np.linspace(0, 4, 200) ** 3 / 64, PAPER, 1.05, "suspect", "R-hat"),
+        (0.02 * GOOD - 1, PAPER, 1.05, "suspect", "below 0 for sure"),
         (5 + 3 * GOOD + 3.2 * (np.arange(200) >= 100), PAPER, 1.05, "suspect", "drifts"),
     ],
 )

@@ -13,8 +13,8 @@ LAYERS = (
     ("values", "mistake task config resolve"),
     ("means", "backends diagnostics models zoo data store track train atomic progress version"),
     ("science", "metrics"),
-    ("read", "plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand head_types "
-             "compare clustering report"),
+    ("read", "closing plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
+             "head_types compare clustering report"),
     ("run", "launch work runs sweep"),
     ("entry", "cli composition notebook"),
 )  # fmt: skip

@@ -6,8 +6,10 @@ import pytest
 from pyarrow import parquet
 
 import rllc
+from rllc import plan
 from rllc.config import Model
 from rllc.models import attention
+from rllc.task import Task
 from rllc.zoo import folder
 
 MODEL = Model(2, 4, 16, 4, 12, 40, "learned")
@@ -96,3 +98,24 @@ def test_a_sweep_is_read_as_arrays_and_written_as_a_tidy_table(tmp_path):
 def test_load_says_where_nothing_was_gathered(tmp_path):
     with pytest.raises(rllc.Mistake, match=r"estimates.parquet does not exist"):
         rllc.load(tmp_path)
+
+
+def test_the_rows_of_a_dataset_are_those_of_the_plan(tmp_path):
+    sweep = tmp_path / "sweeps" / "s"
+    sweep.mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "x.npy", np.arange(6, dtype=np.uint16).reshape(2, 3))
+    task = Task("r", "w", 0, "L0H0", "d", "x", "prev_token", 0, None)
+    plan.write(sweep, [plan.Cell(task, "c", "data/x.npy", 1.0)])
+    assert rllc.Sweep(sweep).rows("d").tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(rllc.Mistake, match=r"dataset: 'e' is not one of: d"):
+        rllc.Sweep(sweep).rows("e")
+
+
+def test_an_estimate_is_said_in_a_line(checkpoint):
+    got = rllc.estimate(checkpoint, "L1H2", np.zeros((4, 12), int), sampler=QUICK)
+    assert (
+        str(got) == f"llc of L1H2 on tokens at step -1: {got.value:.3f} ± {got.error:.3f} ({got.health}, {got.reason})"
+    )
+    assert "array" not in repr(got)
+    assert set(dir(rllc)) == {"Estimate", "Mistake", "Sampler", "Sweep", "estimate", "load"}

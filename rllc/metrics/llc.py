@@ -116,7 +116,7 @@ def _stats(
     return {
         "weights": float(size),
         "stein": stein,
-        "localised": sampler.gamma * float(away_CS.mean()) / size,
+        "localised": sampler.gamma * float(away_CS.mean()) / (stein * size) if stein > 0 else math.nan,
         "bias_burn_in": diagnostics.burn_in_bias(sampler),
         "rhat": diagnostics.rhat(excess_CS),
         "ess": diagnostics.effective_draws(excess_CS),

@@ -156,7 +156,7 @@ def _dots(groups: Groups, lines: dict[str, list[Agreement]], title: str) -> "tup
             tick.set_fontweight("bold" if line.primary else "normal")
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.axvline(0, color="#999999", lw=0.8, zorder=0)
-        axes.set_xlim(-0.55, 1.05)
+        axes.set_xlim(-0.55, 1.08)
         for y, line in enumerate(of_scope):
             text = "undefined" if np.isnan(line.ari) else f"p {line.p:.2g}"
             weight = "bold" if line.primary else "normal"

@@ -47,7 +47,7 @@ def reading(source: Source) -> Iterator[str]:
             "part is not at a minimum of this loss."
         )
         yield (
-            "Bands and errors are the sampler's own standard error, from the spread of independent chains. They do "
+            "Bands are 95 % intervals and ± is one standard error, both from the spread of independent chains. They do "
             "not contain what all chains have in common: the bias of the step size (Stein ratio above 1), of the "
             "burn-in (column burn-in bias) and of the localisation (column localised), the choice of estimation "
             "rows, and the training seed. All heads see the same minibatches, so differences between heads "
@@ -56,9 +56,10 @@ def reading(source: Source) -> Iterator[str]:
     names = {dataset for curves in source.curves.values() for dataset in curves.datasets}
     if any(name.startswith("stdlib_") for name in names):
         yield (
-            "The text is the standard library of Python, which needs no network: it stands in for the Pile "
-            "(documentation and code) and for GitHub (code). Spans that are repeated in training rows, without which "
-            "such a small model finds no induction, are artificial; the text in them is real."
+            "The text of the datasets named stdlib_… is the standard library of Python, which needs no network: it "
+            "stands in for the Pile (documentation and code) and for GitHub (code). In a run trained here, the spans "
+            "that are repeated in training rows, without which such a small model finds no induction, are artificial; "
+            "the text in them is real."
         )
     if source.groups is not None:
         yield (
@@ -120,7 +121,7 @@ def _agrees(lines: Sequence[Agreement]) -> str:
                 return (
                     f", agreement with the types undefined ({line.reason})" if line.reason else ", agreement undefined"
                 )
-            return f", ARI {line.ari:.2f}, AMI {line.ami:.2f}, p = {line.p:.2g}"
+            return f", agreement with head types: ARI {line.ari:.2f}, AMI {line.ami:.2f}, p = {line.p:.2g}"
     return ""
 
 

@@ -242,3 +242,10 @@ def test_a_root_that_is_a_file(verb: str, fresh: Job, said: Callable[..., str], 
 def test_a_mistake_in_one_job_of_many_begins_none(job: Job, said: Callable[..., str]) -> None:
     assert said("sweep", *job.words("-m", "sampler.gamma=100,-1")).startswith("sampler.gamma: -1.0")
     assert not any(job.root.glob("sweeps/*/"))
+
+
+@pytest.mark.parametrize("table", ["nope.csv", "."])
+def test_a_table_that_is_no_file(said: Callable[..., str], tmp_path: Path, table: str) -> None:
+    sentence = f"input: '{tmp_path / table}' is not a file; give a .csv or .parquet table of curves."
+    assert said("cluster", f"root={tmp_path}", f"input={tmp_path / table}") == sentence
+    assert said("report", f"root={tmp_path}", f"input={tmp_path / table}") == sentence

@@ -117,7 +117,7 @@ def test_the_summary_counts_and_names_the_primary(sweep, cluster):
     assert "1 training run (stdlib-s0), 12 checkpoints (steps 0 to 1600), 8 heads, 2 datasets" in text
     assert "192 estimates of λ̂: 190 ok, 1 suspect, 1 short, 0 diverged; beside them 480 attention scores." in text
     assert "The primary clustering is kmeans with scaling standardize; it was named in the configuration before" in text
-    assert "L1: k = 2 (given), ARI 1.00, AMI 1.00, p = " in text
+    assert "L1: k = 2 (given), agreement with head types: ARI 1.00, AMI 1.00, p = " in text
     assert "stands in for the Pile" in text
     assert "Stein ratio 1.31" in text
 

@@ -1,0 +1,63 @@
+"""What a person is told at the end: where everything lies, how healthy the chains are, what the clusters agree with."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+from rllc.task import HEALTH
+
+FILES = {
+    "figures": "report/*.png",
+    "page": "report/index.html",
+    "estimates": "estimates.parquet",
+    "clusters": "clusters/labels.csv",
+}
+
+
+def summary(sweep: Path) -> str:
+    """A few lines for a terminal, from the sweep's own files."""
+    lines = [f"{what:10}{sweep / name}" for what, name in FILES.items() if any(sweep.glob(name))]
+    if (sweep / "estimates.parquet").exists():
+        lines.append(f"health    {_health(sweep / 'estimates.parquet')}")
+    inside = _inside_null(sweep / "clusters" / "scores.csv")
+    for row in rows(sweep / "clusters" / "agreement.csv"):
+        if row["primary"] == "true":
+            lines.append(_agreement(row, inside))
+    return "\n".join(lines)
+
+
+def rows(table: Path) -> list[dict[str, str]]:
+    """The rows of a CSV table; none where there is no such file."""
+    if not table.exists():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _health(estimates: Path) -> str:
+    from pyarrow import parquet
+
+    table = parquet.read_table(estimates)
+    kept = table.select(["metric", "health"]).to_pylist() if table.num_rows else []
+    count = Counter(row["health"] for row in kept if row["metric"] == "llc")
+    return ", ".join(f"{count[state]} {state}" for state in HEALTH) + " of the λ̂"
+
+
+def _inside_null(scores: Path) -> set[tuple[str, ...]]:
+    """Which clusterings have a silhouette that is not above the 95 % quantile of their null."""
+    return {
+        tuple(row[name] for name in ("run", "scope", "method", "scaling", "k"))
+        for row in rows(scores)
+        if row["score"] == "silhouette" and not float(row["value"]) > float(row["null_q95"])
+    }
+
+
+def _agreement(row: dict[str, str], inside: set[tuple[str, ...]]) -> str:
+    place = tuple(row[name] for name in ("run", "scope", "method", "scaling", "k"))
+    what = f"{row['run']} {row['scope']}: {row['method']}/{row['scaling']}, k {row['k']}, against head types: "
+    if row["ari"] == "nan":
+        return f"{what}no agreement to speak of ({row['reason']})"
+    numbers = f"ARI {float(row['ari']):.2f}, AMI {float(row['ami']):.2f}, p {float(row['p']):.3g}"
+    left_out = f" ({row['reason']})" if row["reason"] else ""
+    weak = "; its silhouette is within the null, no evidence of groups" if place in inside else ""
+    return f"{what}{numbers}{left_out}{weak}"
