@@ -10,7 +10,7 @@ from rllc.task import HEALTH
 
 ORIGIN = {
     "given": "given",
-    "chosen": "chosen by the silhouette above its null, without the types",
+    "chosen": "chosen by the silhouette relative to its null, without the types",
     "first": "the least that was tried, since no silhouette was defined",
 }
 NAMES = 6  # of a list that are named
@@ -100,7 +100,9 @@ def _grouped(groups: Groups, run: str) -> Iterator[str]:
     said = []
     for scope in groups.scopes(run):
         k, how = groups.chosen[run, scope]
-        said.append(f"{scope}: k = {k} ({ORIGIN.get(how, how)}){_agrees(groups.agreed(run, scope))}")
+        value, _, q95 = groups.scores.get((run, scope, *groups.primary, str(k)), (math.inf, 0.0, 0.0))
+        weak = "" if value > q95 else "; its silhouette is within the null, so it is no evidence of groups"
+        said.append(f"{scope}: k = {k} ({ORIGIN.get(how, how)}){_agrees(groups.agreed(run, scope))}{weak}")
     if mean := _agrees(groups.agreed(run, "mean")):
         said.append(f"mean over scopes{mean}")
     yield f"Run {run}. {'; '.join(said)}."

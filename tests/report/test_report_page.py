@@ -251,3 +251,13 @@ def test_the_report_needs_neither_torch_nor_hydra():
     code = "import sys, rllc.report; print([name for name in ('torch', 'hydra', 'matplotlib') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("q95", "weak"), [("0.05", False), ("0.99", True)])
+def test_the_summary_says_when_a_silhouette_is_within_its_null(sweep, cluster, q95, weak):
+    folder = sweep()
+    cluster(folder, k=2)
+    table = folder / "clusters" / "scores.csv"
+    head, *lines = table.read_text().splitlines()
+    table.write_text("\n".join([head, *(line.rpartition(",")[0] + f",{q95}" for line in lines)]) + "\n")
+    assert ("within the null, so it is no evidence of groups" in words(folder)) == weak
