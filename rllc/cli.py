@@ -97,10 +97,10 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
 
 
 def _sweep(config: "Config") -> int:
-    from rllc import closing, sweep
+    from rllc import closing, derive, sweep
 
     code = sweep.run(config)
-    print(closing.summary(sweep.folder(config)))
+    print(closing.summary(derive.folder(config)))
     return code
 
 
@@ -113,43 +113,43 @@ def _train(config: "Config") -> int:
 
 
 def _status(config: "Config") -> int:
-    from rllc import atomic, launch, plan, status, sweep
+    from rllc import atomic, derive, launch, plan, status
 
-    folder = sweep.folder(config)
+    folder = derive.folder(config)
     if not plan.read(folder) and atomic.owned(folder):
         print(f"{folder}: at work, but not yet at the chains: there is no plan")
         return 1
-    found = status.status(sweep.folder(config))
-    print(status.describe(found, sweep.folder(config), workers=launch.workers(config.launch)))
+    found = status.status(derive.folder(config))
+    print(status.describe(found, derive.folder(config), workers=launch.workers(config.launch)))
     return int(not found.whole)
 
 
 def _gather(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import derive
 
-    return sweep.gather_results(config)
+    return derive.gather_results(config)
 
 
 def _cluster(config: "Config") -> int:
-    from rllc import closing, sweep
+    from rllc import closing, derive
 
-    sweep.cluster(config)
+    derive.cluster(config)
     redraw = "rllc report" if config.input is None else f"rllc report input={config.input}"
     print(f"clustered; `{redraw}` draws the figures again")
-    print(closing.summary(sweep.folder(config)))
+    print(closing.summary(derive.folder(config)))
     return 0
 
 
 def _report(config: "Config") -> int:
-    from rllc import closing, sweep
+    from rllc import closing, derive
 
-    sweep.draw(config)
-    print(closing.summary(sweep.folder(config)))
+    derive.draw(config)
+    print(closing.summary(derive.folder(config)))
     return 0
 
 
 def _track(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import derive
 
-    sweep.track_again(config)
+    derive.track_again(config)
     return 0

@@ -1,28 +1,23 @@
 """The main job: train, plan, launch, gather, cluster, report; each stage does only what is missing."""
 
 import dataclasses
-import hashlib
 import json
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, closing, gather, launch, plan, progress, runs, scopes, status, store, track, version
+from rllc import atomic, closing, gather, launch, plan, runs, scopes, status, store, track, version
 from rllc.config import Config
 from rllc.data import documents, rows
+from rllc.derive import cluster, draw, folder, gather_results
 from rllc.mistake import Mistake, Unfinished
 
 ORDER = ("train", "plan", "launch", "gather", "cluster", "report")
-
-
-def folder(config: Config) -> Path:
-    """Where the sweep's files are; those of a foreign table lie under the name of its file."""
-    return Path(config.root, "sweeps", config.name if config.input is None else Path(config.input).stem).resolve()
 
 
 def run(config: Config) -> int:
@@ -129,76 +124,6 @@ def work(config: Config, collector: track.Collector) -> int:
     return max(min(code, 1), _verdict(sweep, config))
 
 
-def track_again(config: Config) -> None:
-    """Write the W&B runs of a sweep from its gathered files, from nothing.
-
-    Raises:
-        Mistake: `track` is none, W&B is not installed, or nothing was gathered.
-    """
-    from pyarrow import parquet
-
-    if config.track.kind == "none":
-        raise Mistake("track: 'none' shows nothing; legal here: wandb.")
-    sweep = folder(config)
-    estimates = parquet.read_table(_gathered(sweep))
-    track.collect(sweep, config.track, estimates, tables={"labels": closing.rows(sweep / "clusters" / "labels.csv")})
-
-
-def gather_results(config: Config) -> int:
-    """Collect the results that are there into Parquet files."""
-    sweep = folder(config)
-    cells = plan.required(sweep)
-    present = sorted(store.keys(sweep) & {cell.task.key for cell in cells})
-    stamp = _digest([*present, version.code()])
-    if _fresh(sweep / "gathered.txt", stamp) and all((sweep / name).exists() for name in gather.FILES):
-        print("gather: nothing to do")
-    else:
-        gather.gather(sweep, cells)
-        atomic.write_text(sweep / "gathered.txt", stamp)
-    if len(present) < len(cells):
-        print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
-        return 1
-    return 0
-
-
-def cluster(config: Config) -> None:
-    """Cluster the gathered curves, or those of `input`, and say how well the clusters agree with what the heads do.
-
-    Raises:
-        Mistake: the curves have holes or diverged cells, which are named.
-    """
-    from rllc import clustering
-
-    sweep = folder(config)
-    table = _table(config)
-    curves = table or _gathered(sweep)
-    stamp = _digest([_content(curves), repr(config.cluster), version.code()])
-    if _fresh(sweep / "clusters" / "stamp.txt", stamp):
-        print("cluster: nothing to do")
-        return
-    with progress.bar("cluster") as show:
-        if clustering.run(sweep, config.cluster, table=table, progress=show) is None:
-            print("cluster: fewer than three curves in a scope, nothing to group")
-    atomic.write_text(sweep / "clusters" / "stamp.txt", stamp)
-
-
-def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
-    """Draw the figures and the page from the gathered files, or from `input`, and the clusters."""
-    from rllc import report
-
-    sweep = folder(config)
-    table = _table(config)
-    derived = [*sweep.glob("*.parquet"), *sweep.glob("*.yaml"), sweep / "env.json", *(sweep / "clusters").glob("*.*")]
-    parts = [_content(file) for file in sorted([table or _gathered(sweep), *derived]) if file.exists()]
-    stamp = _digest([*parts, repr(config.report), version.code()])
-    if _fresh(sweep / "report" / "stamp.txt", stamp):
-        print("report: nothing to do")
-        return
-    with progress.bar("report") as show:
-        report.draw(sweep, config.report, seconds=seconds, table=table, progress=show)
-    atomic.write_text(sweep / "report" / "stamp.txt", stamp)
-
-
 @contextmanager
 def _holes_are_told(code: int, made: Path) -> Iterator[None]:
     """Where the sweep itself already has holes, say so instead of calling them the user's mistake."""
@@ -211,28 +136,12 @@ def _holes_are_told(code: int, made: Path) -> Iterator[None]:
         print(f"rllc: no {made.name}: {mistake}", file=sys.stderr)
 
 
-def _table(config: Config) -> Path | None:
-    """The foreign table, where one is given."""
-    if config.input is None:
-        return None
-    if not Path(config.input).is_file():
-        raise Mistake(f"input: {config.input!r} is not a file; give a .csv or .parquet table of curves.")
-    return Path(config.input)
-
-
 def _collector(config: Config) -> track.Collector:
     """The W&B collector where there is something new to show, else one that shows nothing."""
     sweep = folder(config)
     tasks = [cell.task for cell in plan.read(sweep)]
     idle = {task.key for task in tasks} <= store.keys(sweep)
     return track.Collector(sweep, dataclasses.replace(config.track, kind="none") if idle else config.track, tasks)
-
-
-def _gathered(sweep: Path) -> Path:
-    file = sweep / "estimates.parquet"
-    if not file.exists():
-        raise Mistake(f"name: {file} does not exist; run `rllc sweep`, or `rllc gather` where the results are there.")
-    return file
 
 
 def _verdict(sweep: Path, config: Config) -> int:
@@ -248,19 +157,6 @@ def _yaml(config: Config) -> str:
     import yaml
 
     return str(yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True))
-
-
-def _content(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
-
-
-def _fresh(stamp: Path, digest: str) -> bool:
-    """Whether the files beside this stamp were made from the same inputs by the same code."""
-    return stamp.exists() and stamp.read_text() == digest
 
 
 @contextmanager

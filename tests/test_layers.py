@@ -15,7 +15,7 @@ LAYERS = (
     ("science", "metrics"),
     ("read", "closing plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
              "head_types compare clustering report"),
-    ("run", "launch work runs sweep"),
+    ("run", "launch work runs derive sweep"),
     ("entry", "cli composition notebook"),
 )  # fmt: skip
 SIDE_ROOMS = ("circuits", "attribution", "proofs")

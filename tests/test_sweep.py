@@ -7,7 +7,7 @@ import yaml
 from pyarrow import parquet
 from tiny import MODEL, Job
 
-from rllc import composition, launch, runs, store, sweep
+from rllc import composition, derive, launch, runs, store, sweep
 from rllc.config import Config
 from rllc.mistake import Mistake, Unfinished
 
@@ -78,7 +78,7 @@ def test_a_training_that_fails_is_unfinished(fresh: Job) -> None:
         sweep.train(asked)
 
 
-@pytest.mark.parametrize("verb", [sweep.gather_results, sweep.cluster, sweep.draw])
+@pytest.mark.parametrize("verb", [derive.gather_results, derive.cluster, derive.draw])
 def test_a_sweep_that_is_not_there(verb: object, fresh: Job) -> None:
     with pytest.raises(Mistake, match=r"^name: "):
         verb(config(fresh))  # type: ignore[operator]

@@ -1,0 +1,115 @@
+"""What is made from a sweep's results: tables, clusters, report and W&B runs, each when its inputs have changed."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from rllc import atomic, closing, gather, plan, progress, store, track, version
+from rllc.config import Config
+from rllc.mistake import Mistake
+
+
+def folder(config: Config) -> Path:
+    """Where the sweep's files are; those of a foreign table lie under the name of its file."""
+    return Path(config.root, "sweeps", config.name if config.input is None else Path(config.input).stem).resolve()
+
+
+def gather_results(config: Config) -> int:
+    """Collect the results that are there into Parquet files."""
+    sweep = folder(config)
+    cells = plan.required(sweep)
+    present = sorted(store.keys(sweep) & {cell.task.key for cell in cells})
+    stamp = _digest([*present, version.code()])
+    if _fresh(sweep / "gathered.txt", stamp) and all((sweep / name).exists() for name in gather.FILES):
+        print("gather: nothing to do")
+    else:
+        gather.gather(sweep, cells)
+        atomic.write_text(sweep / "gathered.txt", stamp)
+    if len(present) < len(cells):
+        print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def cluster(config: Config) -> None:
+    """Cluster the gathered curves, or those of `input`, and say how well the clusters agree with what the heads do.
+
+    Raises:
+        Mistake: the curves have holes or diverged cells, which are named.
+    """
+    from rllc import clustering
+
+    sweep = folder(config)
+    table = _table(config)
+    curves = table or _gathered(sweep)
+    stamp = _digest([_content(curves), repr(config.cluster), version.code()])
+    if _fresh(sweep / "clusters" / "stamp.txt", stamp):
+        print("cluster: nothing to do")
+        return
+    with progress.bar("cluster") as show:
+        if clustering.run(sweep, config.cluster, table=table, progress=show) is None:
+            print("cluster: fewer than three curves in a scope, nothing to group")
+    atomic.write_text(sweep / "clusters" / "stamp.txt", stamp)
+
+
+def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
+    """Draw the figures and the page from the gathered files, or from `input`, and the clusters."""
+    from rllc import report
+
+    sweep = folder(config)
+    table = _table(config)
+    derived = [*sweep.glob("*.parquet"), *sweep.glob("*.yaml"), sweep / "env.json", *(sweep / "clusters").glob("*.*")]
+    parts = [_content(file) for file in sorted([table or _gathered(sweep), *derived]) if file.exists()]
+    stamp = _digest([*parts, repr(config.report), version.code()])
+    if _fresh(sweep / "report" / "stamp.txt", stamp):
+        print("report: nothing to do")
+        return
+    with progress.bar("report") as show:
+        report.draw(sweep, config.report, seconds=seconds, table=table, progress=show)
+    atomic.write_text(sweep / "report" / "stamp.txt", stamp)
+
+
+def track_again(config: Config) -> None:
+    """Write the W&B runs of a sweep from its gathered files, from nothing.
+
+    Raises:
+        Mistake: `track` is none, W&B is not installed, or nothing was gathered.
+    """
+    from pyarrow import parquet
+
+    if config.track.kind == "none":
+        raise Mistake("track: 'none' shows nothing; legal here: wandb.")
+    sweep = folder(config)
+    estimates = parquet.read_table(_gathered(sweep))
+    track.collect(sweep, config.track, estimates, tables={"labels": closing.rows(sweep / "clusters" / "labels.csv")})
+
+
+def _table(config: Config) -> Path | None:
+    """The foreign table, where one is given."""
+    if config.input is None:
+        return None
+    if not Path(config.input).is_file():
+        raise Mistake(f"input: {config.input!r} is not a file; give a .csv or .parquet table of curves.")
+    return Path(config.input)
+
+
+def _gathered(sweep: Path) -> Path:
+    file = sweep / "estimates.parquet"
+    if not file.exists():
+        raise Mistake(f"name: {file} does not exist; run `rllc sweep`, or `rllc gather` where the results are there.")
+    return file
+
+
+def _content(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+
+
+def _fresh(stamp: Path, digest: str) -> bool:
+    """Whether the files beside this stamp were made from the same inputs by the same code."""
+    return stamp.exists() and stamp.read_text() == digest
