@@ -23,6 +23,8 @@ _MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": "1073741824",
     "MALLOC_TOP_PAD_": "67108864",
 }
+# MKL's sums otherwise depend on where in memory an array happens to begin, and the last bits with them.
+_MKL = {"MKL_CBWR": "AUTO"}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -83,7 +85,7 @@ def run(commands: Sequence[Sequence[str]], launch: Launch, *, at_once: int, watc
 
 def _start(command: Sequence[str], threads: int) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, so that Ctrl-C reaches only its parent."""
-    environment = os.environ | _MALLOC | dict.fromkeys(_THREADS, str(threads))
+    environment = os.environ | _MALLOC | _MKL | dict.fromkeys(_THREADS, str(threads))
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -167,7 +167,7 @@ def _resume(path: Path, weights: dict[str, Any], optimizer: Any) -> int:
             if field == "weights":
                 weights[name].copy_(state.get_tensor(key))
             else:
-                optimizer.state[weights[name]][field] = state.get_tensor(key)
+                optimizer.state[weights[name]][field] = state.get_tensor(key).clone()  # in torch's own aligned memory
         return int(state.metadata()["step"])
 
 

@@ -1,8 +1,11 @@
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from tiny import Job, text
+
+os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torch is imported
 
 
 @pytest.fixture(scope="session")

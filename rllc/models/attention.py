@@ -38,7 +38,7 @@ def init(model: Model, seed: int) -> Weights:
             array = rng.standard_normal(shape) / math.sqrt(model.n_heads * model.d_head)
         else:
             array = np.ones(shape) if kind == "w" else np.zeros(shape)
-        weights[name] = torch.from_numpy(array.astype(np.float32))
+        weights[name] = torch.tensor(array, dtype=torch.float32)  # in torch's own aligned memory
     return weights
 
 

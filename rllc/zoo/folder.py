@@ -75,7 +75,8 @@ def load(path: Path) -> "tuple[Model, Weights]":
 
     with _readable(path), safe_open(path, "pt") as file:
         model = _model(path, file.metadata() or {})
-        return model, lens.load({key: file.get_tensor(key) for key in file.keys()}, model, str(path))  # noqa: SIM118
+        arrays = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 - in torch's own aligned memory
+        return model, lens.load(arrays, model, str(path))
 
 
 def save(path: Path, model: Model, weights: "Weights") -> None:
