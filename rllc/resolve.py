@@ -14,8 +14,11 @@ from rllc.task import Sampler
 _LEGAL = {
     "batches": ("own", "shared"),
     "reference": ("paired", "batches"),
+    "method": ("sgld", "rmsprop", "sgnht"),
     "dtype": ("float32", "float64"),
-    "backend": ("torch",),
+    "products": ("exact", "bf16_unembed", "bf16"),
+    "backend": ("torch", "jax", "devinterp"),
+    "bias": ("reported", "removed"),
 }
 
 

@@ -10,18 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1  # part of every key: raise it when the meaning of an old number changes
+VERSION = 2  # part of every key: raise it when the meaning of an old number changes
 SCHEMA = 1  # of the result files
 
 HEALTH = ("ok", "suspect", "short", "diverged")
 
 
 @dataclass(frozen=True)
+class Budget:
+    """The error that is asked for: at most max(relative · |λ̂|, absolute), with at most `chains` chains."""
+
+    relative: float
+    absolute: float
+    chains: int
+
+
+@dataclass(frozen=True)
 class Sampler:
     """Options of the chains; each of them changes the number, so each is part of the key.
 
-    The update is w ← w − lr/2 · (nbeta ∇ℓ_batch(w) + gamma (w − w*)) + √lr · ξ on the part's own weights, and the
-    estimate nbeta · (mean of ℓ(w_t) − ℓ(w*)) over chains and kept draws.
+    The update of SGLD is w ← w − lr/2 · (nbeta ∇ℓ_batch(w) + gamma (w − w*)) + √lr · ξ on the part's own weights, and
+    the estimate nbeta · (mean of ℓ(w_t) − ℓ(w*)) over chains and kept draws; `rllc.samplers` has the others.
 
     Attributes:
         lr: step size ε.
@@ -35,8 +44,18 @@ class Sampler:
         batches: "own" gives each chain minibatches of its own, "shared" one sequence to all chains.
         reference: "paired" evaluates ℓ(w*) on the very rows of each minibatch, "batches" on separate ones.
         reference_batches: how many separate minibatches make the reference; unused when paired.
+        method: "sgld", "rmsprop" (SGLD preconditioned by RMSprop) or "sgnht" (stochastic-gradient Nosé–Hoover).
+        warmup: steps over which the step size grows linearly to `lr`; 0 keeps it constant.
+        alpha: rmsprop: share of the old mean square that each step keeps.
+        eps: rmsprop: added to the root of the mean square.
+        adapt: rmsprop: steps after which the preconditioner stays as it is; 0 lets it adapt to the end.
+        friction: sgnht: friction at the start, the A of Ding et al. 2014.
         dtype: of weights and products.
-        backend: what runs the chains.
+        products: "exact", or "bf16_unembed": the frozen unembedding product in bfloat16, or "bf16": all products of
+            frozen and moving weights; the chains' own state is in `dtype` always.
+        backend: what runs the chains: "torch", "jax" or "devinterp".
+        budget: the error that is asked for; None takes the chains as given.
+        bias: "reported" beside the value, or "removed" from it.
     """
 
     lr: float
@@ -50,8 +69,17 @@ class Sampler:
     batches: str = "own"
     reference: str = "paired"
     reference_batches: int = 16
+    method: str = "sgld"
+    warmup: int = 0
+    alpha: float = 0.99
+    eps: float = 0.1
+    adapt: int = 0
+    friction: float = 1.0
     dtype: str = "float32"
+    products: str = "exact"
     backend: str = "torch"
+    budget: Budget | None = None
+    bias: str = "reported"
 
     @property
     def steps(self) -> int:
@@ -98,7 +126,10 @@ class Task:
     def of(cls, fields: dict[str, Any]) -> "Task":
         """Build from decoded JSON; the inverse of `json`."""
         sampler = fields["sampler"]
-        return cls(**{**fields, "sampler": None if sampler is None else Sampler(**sampler)})
+        if sampler is None:
+            return cls(**fields)
+        budget = sampler.get("budget")
+        return cls(**{**fields, "sampler": Sampler(**{**sampler, "budget": budget and Budget(**budget)})})
 
 
 @dataclass(frozen=True)

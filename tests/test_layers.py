@@ -11,7 +11,7 @@ import rllc
 PACKAGE = Path(rllc.__file__).parent
 LAYERS = (
     ("values", "mistake task config resolve"),
-    ("means", "backends diagnostics models zoo data store track train atomic progress version"),
+    ("means", "backends samplers diagnostics models zoo data store track train atomic progress version"),
     ("science", "metrics"),
     ("read", "closing plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
              "head_types compare clustering report"),

@@ -1,0 +1,1 @@
+"""Samplers of the localised posterior, one a file."""
