@@ -1,18 +1,20 @@
-"""What a step of a chain costs in rllc and in devinterp 2.0.1, measured in turn in one process.
+"""What a step of a chain costs in rllc's backends and in devinterp 2.0.1, measured in turn in one process.
 
-    python bench/chain_cost.py [--quick] [--model demo paper] [--rounds 7] [--rows 1024] [--draws N] [--threads 1]
+    python bench/chain_cost.py [--quick] [--model demo paper long] [--rounds 7] [--rows 1024] [--draws N] [--threads 1]
 
-Both sides get the same weights, head, rows, batch and settings (lr 1e-3, nbeta 30, gamma 200), the same number of
+All sides get the same weights, head, rows, batch and settings (lr 1e-3, nbeta 30, gamma 200), the same number of
 chains and draws, and first have to agree on the loss. The whole bench runs twice in processes of its own: with the
 system's allocator settings and with those that rllc gives to its workers.
 
-What is in a number, all in ms per chain × draw:
-    rllc        `metrics.llc.measure` as a worker calls it: minibatches, restriction, chains, reference, estimate
-    once        what rllc computes once per checkpoint and dataset (streams, reference), spread over all heads
-    devinterp   its own loop `sample_single_chain` without observables in steady state: the first two steps of a
-                chain, the copy of the model, the garbage collections, the store and the reference are left out
-    whole       `devinterp.slt.sampling.sample` with observables={}: all of that included, 16 reference batches
-Time is wall time; the second ratio is that of CPU time, which other load on the machine disturbs less.
+A line tells, all in ms per chain × draw, median (least) of wall time:
+    torch, jax   `metrics.llc.measure` as a worker calls it: minibatches, restriction, chains, reference, estimate;
+                 "bf16" with the frozen unembedding product in bfloat16; jax without its compilation
+    devinterp    its own loop `sample_single_chain` without observables in steady state: the first two steps of a
+                 chain, the copy of the model, the garbage collections, the store and the reference are left out
+and how many times less than devinterp that is, by wall and by CPU time (which other load on the machine disturbs less),
+and the most resident memory above that before the bench. Two more lines tell what rllc computes once per checkpoint and
+dataset (streams, reference), spread over all heads, and devinterp's whole call `sample` with observables={} and 16
+reference batches. The rate of a large matrix product on the machine says how far from the limit a step is.
 """
 
 import argparse
@@ -37,7 +39,7 @@ from rllc import launch
 from rllc.config import Model
 from rllc.metrics import llc
 from rllc.models import attention
-from rllc.models.restriction import Pool
+from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
 WARM = 2  # steps of a chain before its steady state
@@ -46,6 +48,13 @@ SETTINGS = Sampler(lr=1e-3, nbeta=30.0, gamma=200.0, chains=4, draws=40, burn_in
 MODELS = {
     "demo": (Model(2, 8, 64, 8, 64, 512, "shortformer"), SETTINGS),
     "paper": (Model(2, 8, 256, 32, 256, 5000, "shortformer"), replace(SETTINGS, draws=20)),
+    "long": (Model(2, 8, 256, 32, 1024, 5000, "shortformer"), replace(SETTINGS, draws=6)),
+}
+OURS = {
+    "torch": {},
+    "torch bf16": {"products": "bf16_unembed"},
+    "jax": {"backend": "jax"},
+    "jax bf16": {"backend": "jax", "products": "bf16_unembed"},
 }
 
 
@@ -63,10 +72,15 @@ class Case:
 
     model: Model
     module: Plain
-    pool: Pool
+    pools: dict[str, Pool]
     sampler: Sampler
     layer: int
     head: int
+
+    @property
+    def pool(self) -> Pool:
+        """The one with exact products."""
+        return self.pools["exact"]
 
 
 def clocks() -> np.ndarray:
@@ -79,9 +93,10 @@ def timed(work: Callable[[], object], count: int) -> Cost:
     return Cost(*((clocks() - began) / count))
 
 
-def rllc(case: Case) -> Cost:
-    task = Task("bench", "", 0, f"L{case.layer}H{case.head}", "random", "", "llc", 0, case.sampler)
-    return timed(lambda: llc.measure(task, case.pool), case.sampler.chains * case.sampler.draws)
+def rllc(case: Case, side: str) -> Cost:
+    sampler = replace(case.sampler, **OURS[side])
+    task = Task("bench", "", 0, f"L{case.layer}H{case.head}", "random", "", "llc", 0, sampler)
+    return timed(lambda: llc.measure(task, case.pools[sampler.products]), sampler.chains * sampler.draws)
 
 
 def devinterp(case: Case) -> Cost:
@@ -146,19 +161,30 @@ def check_losses(case: Case) -> None:
     assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max(), "the two sides have different gradients"
 
 
-def peak_mb(work: Callable[[], Cost]) -> tuple[Cost, float]:
-    """The cost, and the largest resident memory of the process meanwhile (Linux; NaN elsewhere)."""
-    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+def resident_mb(name: str) -> float:
+    """VmHWM or VmRSS of the process (Linux; NaN elsewhere)."""
+    status = Path("/proc/self/status")
     if not status.exists():
-        return work(), float("nan")
-    clear.write_text("5")  # starts the record of the peak anew
-    cost = work()
-    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return cost, int(line.split()[1]) / 1024
+        return float("nan")
+    return int(next(line for line in status.read_text().splitlines() if line.startswith(name)).split()[1]) / 1024
+
+
+def peak_mb(work: Callable[[], Cost]) -> tuple[Cost, float]:
+    """The cost, and the largest resident memory of the process meanwhile."""
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5")  # starts the record of the peak anew
+    return work(), resident_mb("VmHWM")
+
+
+def matmul_rate(threads: int) -> float:
+    """Floating-point operations a second of a product of 1,024 × 1,024 float32 matrices, in 1e9."""
+    a = torch.randn(1024, 1024)
+    return max(2 * 1024**3 / timed(lambda: a @ a, 1).wall for _ in range(10 * threads)) / 1e9
 
 
 def compare(name: str, options: argparse.Namespace) -> None:
-    """Print one line a head."""
+    """Print the lines of one model."""
     model, sampler = MODELS[name]
     if options.quick:
         sampler = replace(sampler, chains=2, draws=10)
@@ -166,56 +192,53 @@ def compare(name: str, options: argparse.Namespace) -> None:
         sampler = replace(sampler, draws=options.draws)
     weights = attention.init(model, seed=0)
     tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(options.rows, model.n_ctx)))
-    pool = Pool(weights, model, tokens_NL, chains=sampler.chains, batch=sampler.batch)
-    module = Plain(weights, model)
+    idle = resident_mb("VmRSS")
+    pools = {
+        products: Pool(weights, model, tokens_NL, chains=sampler.chains, batch=sampler.batch, products=products)
+        for products in ("exact", "bf16_unembed")
+    }
     count = sampler.chains * sampler.draws * model.n_layers * model.n_heads
-    once = timed(lambda: pool.reference(torch.zeros(1, 1, dtype=torch.int64)), count)
-    cases = [Case(model, module, pool, sampler, *head) for head in HEADS]
+    once = timed(lambda: pools["exact"].reference(torch.zeros(1, 1, dtype=torch.int64)), count)
+    cases = [Case(model, Plain(weights, model), pools, sampler, *head) for head in HEADS]
+    sides = [*(side for side in OURS if side in options.sides), "devinterp"]
     found: dict[tuple[int, str], list[tuple[Cost, float]]] = {}
     for case in cases:
         check_losses(case)
-        for side in (rllc, devinterp):
-            side(replace(case, sampler=replace(sampler, draws=WARM + 2)))
+        for side in sides:
+            cost(case, side)  # compiles, and fills what is kept
     for turn in range(options.rounds):
         for case in cases:
-            for side in (rllc, devinterp) if turn % 2 else (devinterp, rllc):
-                measured = peak_mb(lambda side=side, case=case: side(case))
-                found.setdefault((case.layer, side.__name__), []).append(measured)
+            for side in sides if turn % 2 else reversed(sides):
+                measured = peak_mb(lambda side=side, case=case: cost(case, side))
+                found.setdefault((case.layer, side), []).append(measured)
     for case in cases:
-        ours, theirs = found[case.layer, "rllc"], found[case.layer, "devinterp"]
-        print(line(name, case, ours, theirs, once, whole(case)), flush=True)
+        for side in sides:
+            theirs = found[case.layer, "devinterp"]
+            print(line(f"{name} L{case.layer}H{case.head}", side, found[case.layer, side], theirs, idle), flush=True)
+        print(f"    once {1e3 * once.wall:.2f}; devinterp's whole call {1e3 * whole(case).wall:.1f}", flush=True)
+
+
+def cost(case: Case, side: str) -> Cost:
+    return devinterp(case) if side == "devinterp" else rllc(case, side)
 
 
 def line(
-    name: str,
-    case: Case,
-    ours: Sequence[tuple[Cost, float]],
-    theirs: Sequence[tuple[Cost, float]],
-    once: Cost,
-    everything: Cost,
+    name: str, side: str, ours: Sequence[tuple[Cost, float]], theirs: Sequence[tuple[Cost, float]], idle: float
 ) -> str:
     def middle(side: Sequence[tuple[Cost, float]], clock: str) -> float:
         return 1e3 * float(np.median([getattr(cost, clock) for cost, _ in side]))
 
-    def text(side: Sequence[tuple[Cost, float]]) -> str:
-        least = 1e3 * min(cost.wall for cost, _ in side)
-        return f"{middle(side, 'wall'):7.2f} ({least:.2f})"
-
     wall, cpu = (middle(theirs, clock) / middle(ours, clock) for clock in ("wall", "cpu"))
-    peaks = [max(peak for _, peak in side) for side in (ours, theirs)]
-    return (
-        f"{name:5} | L{case.layer}H{case.head} | {text(ours):>16} | {1e3 * once.wall:5.2f} | {text(theirs):>16} | "
-        f"{1e3 * everything.wall:6.2f} | {wall:5.2f} | {cpu:5.2f} | {peaks[0]:5.0f} {peaks[1]:5.0f}"
-    )
+    least = 1e3 * min(cost.wall for cost, _ in ours)
+    peak = max(peak for _, peak in ours) - idle
+    return f"{name:12} {side:11} {middle(ours, 'wall'):8.2f} ({least:.2f})  {wall:5.2f} × ({cpu:.2f})  {peak:6.0f} MB"
 
 
 def measure(options: argparse.Namespace) -> None:
     """The bench in this process, as its environment is."""
     warnings.simplefilter("ignore")  # devinterp's own
     torch.set_num_threads(options.threads)
-    print(
-        "model | head | rllc med (min)   | once  | devinterp (min)  | whole  | ratio | (CPU) | peak MB rllc devinterp"
-    )
+    print(f"a product of two matrices of 1,024 × 1,024 runs at {matmul_rate(options.threads):.0f} GFLOP/s")
     for name in options.model:
         compare(name, options)
 
@@ -225,9 +248,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 chains of 10 draws, 2 rounds")
     parser.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--sides", nargs="+", choices=list(OURS), default=list(OURS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=1024, help="of the pool")
-    parser.add_argument("--draws", type=int, help="of each of the 4 chains (demo 40, paper 20)")
+    parser.add_argument("--draws", type=int, help="of each of the 4 chains (demo 40, paper 20, long 6)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

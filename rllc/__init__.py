@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rllc.mistake import Mistake
-    from rllc.notebook import Sweep, estimate, load
+    from rllc.notebook import Sweep, estimate, estimate_module, load
     from rllc.task import Estimate, Sampler
 
-__all__ = ["Estimate", "Mistake", "Sampler", "Sweep", "estimate", "load"]
+__all__ = ["Estimate", "Mistake", "Sampler", "Sweep", "estimate", "estimate_module", "load"]
 
 _HOME = {
     "Mistake": "mistake",
@@ -15,6 +15,7 @@ _HOME = {
     "Estimate": "task",
     "Sweep": "notebook",
     "estimate": "notebook",
+    "estimate_module": "notebook",
     "load": "notebook",
 }
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 VERBS = {
     "sweep": "train if needed, estimate every cell of the grid, gather, cluster and report; resumes what is there",
     "train": "train the runs only",
+    "calibrate": "try a grid of ε, γ, nβ on a few cells; recommend a sampler, with its bias, error and price",
+    "validate": "estimate where the exact coefficient is known, beside devinterp; a table and a figure",
     "status": "done, diverged, failed and missing tasks, and the time left",
     "gather": "collect the results of a sweep into Parquet files",
     "cluster": "group the gathered curves, or those of input=<table>, offline",
@@ -23,7 +25,7 @@ VERBS = {
 }
 HELP = f"""usage: rllc VERB [OVERRIDE ...]
 
-{chr(10).join(f"  {verb:9}{text}" for verb, text in VERBS.items())}
+{chr(10).join(f"  {verb:10}{text}" for verb, text in VERBS.items())}
 
 Overrides are Hydra's: sampler=paper, sampler.gamma=100, grid.steps=[0,1600], experiment=seeds, -m sampler.lr=1e-3,2e-3
   rllc sweep --help      the groups and their options
@@ -88,8 +90,8 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     from rllc import composition
 
     verbs = {
-        "sweep": _sweep, "train": _train, "status": _status, "gather": _gather, "cluster": _cluster, "report": _report,
-        "track": _track,
+        "sweep": _sweep, "train": _train, "calibrate": _calibrate, "validate": _validate, "status": _status,
+        "gather": _gather, "cluster": _cluster, "report": _report, "track": _track,
     }  # fmt: skip
     if verb not in verbs:
         raise unknown("verb", verb, verbs)
@@ -99,6 +101,9 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
 def _sweep(config: "Config") -> int:
     from rllc import closing, derive, sweep
 
+    if config.launch.dry_run:
+        print(f"sweep: {sweep.rehearse(config)}; nothing was started")
+        return 0
     code = sweep.run(config)
     print(closing.summary(derive.folder(config)))
     return code
@@ -110,6 +115,18 @@ def _train(config: "Config") -> int:
     sweep.check(config)
     sweep.train(config)
     return 0
+
+
+def _calibrate(config: "Config") -> int:
+    from rllc import calibration
+
+    return calibration.run(config)
+
+
+def _validate(config: "Config") -> int:
+    from rllc import validation
+
+    return validation.run(config)
 
 
 def _status(config: "Config") -> int:

@@ -1,6 +1,6 @@
 """The resolved configuration as plain frozen dataclasses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rllc.task import Sampler
@@ -53,6 +53,17 @@ class Train:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """Another model, whose next-token distribution q replaces the text's own next tokens.
+
+    `checkpoint` is a file, or run@step of a run under root/runs; `kind` is "kl", KL(q‖p), or "ce", H(q, p).
+    """
+
+    checkpoint: str
+    kind: Literal["kl", "ce"] = "kl"
+
+
+@dataclass(frozen=True)
 class Dataset:
     """One token distribution: where its text comes from and how many estimation rows it keeps.
 
@@ -65,6 +76,7 @@ class Dataset:
             nested fields, and a list has the value if it contains it.
         limit: takes the first documents only.
         pool: estimation rows kept at most.
+        labels: the model whose predictions are the labels; null for the text's own next tokens.
     """
 
     source: Literal["stdlib", "files"]
@@ -74,6 +86,7 @@ class Dataset:
     where: str | None = None
     limit: int | None = None
     pool: int = 1024
+    labels: Labels | None = field(default=None, repr=False)  # nothing that is made from the text depends on it
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,8 @@ class Grid:
 
     `steps` null takes every saved step; `parts` may hold "heads" (each head a part of its own) beside globs;
     `datasets` null takes all of `data`; `seeds` are those of the chains. Scores of attention patterns are measured on
-    the parts that are one head, and `prefix` on random sequences said twice instead of the datasets.
+    the parts that are one head, and `prefix` on random sequences said twice instead of the datasets. `keep` names
+    the parts whose excess loss is also kept token by token, see `rllc.kept`.
     """
 
     steps: list[int] | None
@@ -90,15 +104,17 @@ class Grid:
     datasets: list[str] | None
     seeds: list[int]
     metrics: list[Metric]
+    keep: list[str] | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How the workers are started; free to change between resumptions."""
+    """How the workers are started; free to change between resumptions. `dry_run` tells the cost and starts nothing."""
 
     kind: Literal["local"]
     workers: int | None
     threads: int
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,57 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Calibrate:
+    """What `rllc calibrate` tries, and what it takes for good; see `rllc.calibration`.
+
+    Attributes:
+        lr: step sizes ε; those that stand beside their half are compared with it.
+        gamma: localisations γ.
+        nbeta: inverse temperatures nβ.
+        steps: checkpoints of the first run; null for the first, middle and last of grid.steps.
+        parts: null for two of each of at most three layers, out of grid.parts.
+        chains: of each cell.
+        relaxations: kept length of a chain in relaxation times 2/(εγ).
+        tolerance: relative bias of λ̂ that is accepted.
+        signal: spread between parts over the error that is asked of the sweep.
+        errors: other errors (nats) whose price is told.
+    """
+
+    lr: list[float]
+    gamma: list[float]
+    nbeta: list[float]
+    steps: list[int] | None
+    parts: list[str] | None
+    chains: int
+    relaxations: float
+    tolerance: float
+    signal: float
+    errors: list[float]
+
+
+@dataclass(frozen=True)
+class Validate:
+    """Which cases `rllc validate` measures: all, or the few that take seconds."""
+
+    quick: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A torch module of the user's, by import paths "package.module:name"; see `rllc.modules`.
+
+    Attributes:
+        make: called without arguments, returns the module.
+        loss: loss(module, batch) gives one number a sample, or their mean.
+        data: datasets by name: tensors whose first axis is the samples, or what returns them.
+    """
+
+    make: str
+    loss: str
+    data: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that was asked for, resolved.
 
@@ -153,6 +220,7 @@ class Config:
         run: name of the training run; its folders are root/runs/run-s<seed>.
         path: folder of an existing run's checkpoints, which is then read instead of training one.
         stages: what `sweep` does; null for all, in order.
+        module: what is measured in place of the attention model; `path` is then the folder of its state dicts.
         input: a long table of curves that rllc did not make, for `cluster` and `report`.
     """
 
@@ -167,10 +235,13 @@ class Config:
     data: dict[str, Dataset]
     grid: Grid
     sampler: Sampler
+    calibrate: Calibrate
+    validate: Validate
     launch: Launch
     cluster: Cluster
     track: Track
     report: Report
+    module: Module | None = None
 
 
 def differences(found: object, wanted: object, key: str = "") -> list[str]:

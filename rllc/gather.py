@@ -20,17 +20,22 @@ from rllc.task import SCHEMA, Estimate, Task
 
 FILES = ("estimates.parquet", "training.parquet", "traces.parquet")
 TRACE_DRAWS = 256
-STATS = ("weights", "stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p")
+STATS = (
+    "freedom", "weights", "stein", "localised", "away", "moved", "curvature", "stiff", "bias_step", "bias_step_most",
+    "bias_burn_in", "bias_removed", "accept", "rhat", "rhat_limit", "ess", "drift", "drift_p", "settling", "settling_p",
+    "geweke", "stationary",
+)  # fmt: skip
 
 
 def row(estimate: Estimate) -> dict[str, Any]:
     """One estimate as a row of estimates.parquet."""
     task = estimate.task
+    low, high = estimate.interval()
     return {
-        **line(task, store.summary(estimate)), "chains": estimate.chains_C.tolist(),
+        **line(task, store.summary(estimate)), "low": low, "high": high, "chains": estimate.chains_C.tolist(),
         **{name: estimate.stats.get(name, math.nan) for name in STATS},
         "sampler": json.dumps(task.sampler and dataclasses.asdict(task.sampler)),
-        "weights_hash": task.weights, "rows_hash": task.rows,
+        "loss": task.loss, "weights_hash": task.weights, "rows_hash": task.rows,
         "seconds": estimate.seconds, "code": estimate.code,
     }  # fmt: skip
 

@@ -3,6 +3,8 @@
 import csv
 import hashlib
 import io
+import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
+    from torch import nn
+
+    from rllc.models.module import Data, Loss
 
 
 def estimate(
@@ -43,26 +48,66 @@ def estimate(
     import torch
 
     from rllc.metrics import llc
-    from rllc.models.restriction import Pool
+    from rllc.models.pool import Pool
     from rllc.zoo import folder
 
     path, rows = Path(checkpoint), np.asarray(tokens)
     options = _preset(sampler) if isinstance(sampler, str) else sampler
     resolve.check_sampler(options)
     model, weights = folder.load(path)
+    if caution := plan.caution(model, part):
+        warnings.warn(caution, stacklevel=2)
     if rows.ndim != 2 or rows.dtype.kind not in "iu" or not 2 <= rows.shape[1] <= model.n_ctx:
         raise Mistake(f"tokens: {rows.dtype} of shape {rows.shape} are not whole numbers, (rows, 2 to {model.n_ctx}).")
     if not len(rows) or rows.min() < 0 or rows.max() >= model.d_vocab:
         raise Mistake(f"tokens: {len(rows)} rows must hold ids from 0 to {model.d_vocab - 1}, and be at least one.")
     content = hashlib.sha256(str(rows.shape).encode() + np.ascontiguousarray(rows, np.int64).tobytes()).hexdigest()[:16]
     task = Task(path.stem, folder.describe(path)[1], -1, part, "tokens", content, "llc", seed, options)
-    typed = {name: array.to(getattr(torch, options.dtype)) for name, array in weights.items()}
-    tokens_NL, threads = torch.from_numpy(rows.astype(np.int64)), torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in sweeps: the same numbers, and small products are slower with more
     try:
-        return llc.measure(task, Pool(typed, model, tokens_NL, chains=options.chains, batch=options.batch))
+        return llc.measure(task, Pool.of(weights, model, rows, options))
     finally:
         torch.set_num_threads(threads)
+
+
+def estimate_module(
+    module: "nn.Module", loss: "Loss", data: "Data", *, part: str = "*", sampler: Sampler | str = "demo", seed: int = 0
+) -> Estimate:
+    """Estimate λ̂ of a part of any torch module on the user's own loss and data, in this process.
+
+    Args:
+        module: evaluated in eval mode where its parameters lie, and left as it was.
+        loss: loss(module, batch) gives one number a sample, (B,), or their mean; it must use the module it is given.
+        data: a tensor, or several, with the samples as first axis; a batch is the same with B of them.
+        part: a glob over the parameters' own names, as "conv1.*", "*.bias+fc.*" or "!embed.*" (see `models.parts`).
+        sampler: options of the chains, or the name of a file of conf/sampler.
+        seed: of minibatches and noise.
+
+    Returns:
+        value (in the unit of the loss) with its standard error, per-chain values, loss trace and health.
+
+    Raises:
+        Mistake: the part, a weight, the loss, the data or the sampler cannot be used.
+
+    Example:
+        >>> import rllc
+        >>> loss = lambda module, batch: cross_entropy(module(batch[0]), batch[1], reduction="none")
+        >>> rllc.estimate_module(net, loss, (images, labels), part="conv1.*")  # doctest: +SKIP
+    """
+    from rllc.metrics import llc
+    from rllc.models import module as modules
+
+    options = _preset(sampler) if isinstance(sampler, str) else sampler
+    resolve.check_sampler(options)
+    resolve.check_general(options, "modules")
+    samples = modules.samples(data, options.batch)
+    task = Task(
+        run=type(module).__name__, weights=modules.content(module.state_dict().items()), step=-1, part=part,
+        dataset="data", rows=modules.content(enumerate(samples)), metric="llc", seed=seed, sampler=options,
+        loss=modules.name(loss),
+    )  # fmt: skip
+    return llc.measure_module(task, module, loss, data)
 
 
 @dataclass(frozen=True)
@@ -106,11 +151,20 @@ class Sweep:
         return closing.rows(self.path / "clusters" / "labels.csv")
 
     def to_csv(self, path: str | Path, metric: str = "llc") -> None:
-        """Write the curves as a tidy table, run,metric,part,dataset,step,value,error: one row an observation."""
+        """Write the curves as a tidy table, run,metric,part,dataset,step,value,error,low,high: one row an observation.
+
+        `low` and `high` are the ends of the 95 % interval, empty where the error is unknown.
+        """
+        from rllc.report import estimates
+
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(trajectories.TIDY)
-        writer.writerows(trajectories.tidy(self.trajectories(metric)))
+        writer.writerow([*trajectories.TIDY, "low", "high"])
+        half = {run: curves.half_PDT for run, curves in estimates.curves(estimates.read(self.path), metric).items()}
+        for curve in self.trajectories(metric):
+            for row, width in zip(trajectories.tidy([curve]), half[curve.run].ravel().tolist(), strict=True):
+                ends = (row[5] - width, row[5] + width) if math.isfinite(width) else ("", "")
+                writer.writerow([*row, *ends])
         atomic.write_text(Path(path), text.getvalue())
 
 

@@ -26,14 +26,20 @@ class Cell:
     Attributes:
         task: what to measure.
         checkpoint: file of the weights.
-        rows: file of the estimation rows.
+        rows: file of the estimation rows; with `make` the import path of the data.
         cost: estimated floating-point operations.
+        labels: file of the checkpoint whose predictions are the labels; "" for the rows' own tokens.
+        keep: whether the losses of single tokens are kept, see `rllc.kept`.
+        make: import path of what makes the module whose state the checkpoint is; "" for the attention model.
     """
 
     task: Task
     checkpoint: str
     rows: str
     cost: float
+    labels: str = ""
+    make: str = ""
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,13 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Estimation rows of one dataset for the runs of a sweep: name, content hash, file."""
+    """Estimation rows of one dataset for the runs of a sweep: name, content hash, file; `Task.loss`, file of labels."""
 
     name: str
     rows: str
     path: str
+    loss: str = ""
+    labels: str = ""
 
 
 def cells(
@@ -75,9 +83,10 @@ def cells(
                         task = Task(
                             run=checkpoint.run, weights=checkpoint.weights, step=checkpoint.step, part=part,
                             dataset=dataset.name, rows=dataset.rows, metric=metric, seed=seed,
-                            sampler=sampler if metric == "llc" else None,
+                            sampler=sampler if metric == "llc" else None, loss=dataset.loss if metric == "llc" else "",
                         )  # fmt: skip
-                        found.append(Cell(task, checkpoint.path, dataset.path, _cost(task, checkpoint.model)))
+                        labels = dataset.labels if metric == "llc" else ""
+                        found.append(Cell(task, checkpoint.path, dataset.path, _cost(task, checkpoint.model), labels))
     return sorted(found, key=order)
 
 
@@ -154,13 +163,21 @@ def parts_of(model: Model, wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(spelt))
 
 
+def caution(model: Model, part: str) -> str:
+    """What to say of a part that turns out to be the whole model; else empty."""
+    flat = [name for name, _, _ in names(model)]
+    return "" if part == "heads" else parts.caution(part, parts.select(part, flat), flat)
+
+
 def _meaning(task: Task) -> list[tuple[tuple[str, ...], Any]]:
     """What must not change in a sweep: the sampler, the text of a dataset, the weights of a step."""
     fixed: list[tuple[tuple[str, ...], Any]] = [
         ((f"text of {task.dataset}", task.run), task.rows),
         ((f"weights of {task.run} at step {task.step}",), task.weights),
     ]
-    return fixed if task.sampler is None else [*fixed, (("sampler",), dataclasses.asdict(task.sampler))]
+    if task.sampler is None:
+        return fixed
+    return [*fixed, ((f"loss on {task.dataset}",), task.loss), (("sampler",), dataclasses.asdict(task.sampler))]
 
 
 def _cost(task: Task, model: Model) -> float:

@@ -7,9 +7,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from rllc.config import Config
+from rllc.config import Calibrate, Config
 from rllc.mistake import Mistake, unknown
-from rllc.task import Sampler
+from rllc.task import Budget, Sampler
 
 _LEGAL = {
     "batches": ("own", "shared"),
@@ -31,7 +31,9 @@ def config(values: Mapping[str, Any]) -> Config:
     built: Config = _build(Config, values, "")
     _check_names(built)
     check_sampler(built.sampler)
+    _check_measured(built)
     _check_ranges(built)
+    _check_calibrate(built.calibrate)
     return built
 
 
@@ -40,7 +42,8 @@ def check_sampler(sampler: Sampler) -> None:
 
     Raises:
         Mistake: nβ is not positive, ε or γ negative, one of them not finite, a count below 1, a word not legal, or
-            ε γ ≥ 4, where w − w* of even a flat direction grows at each step.
+            ε γ ≥ 4 (rmsprop: ε γ/eps ≥ 4), where w − w* of even a flat direction grows at each step; α, eps or A out of
+            range; a budget that asks for no error, or no chains; a bias to be removed that is known for another method.
     """
     for name, legal in _LEGAL.items():
         if getattr(sampler, name) not in legal:
@@ -51,14 +54,54 @@ def check_sampler(sampler: Sampler) -> None:
             raise Mistake(
                 f"sampler.{name}: {value} is not a finite number {'above' if name == 'nbeta' else 'of at least'} 0."
             )
-    if sampler.lr * sampler.gamma >= 4:
-        raise Mistake(
-            f"sampler.lr: {sampler.lr} with sampler.gamma {sampler.gamma} is unstable by γ alone; "
-            f"lr must be below 4/gamma = {4 / sampler.gamma:.3g}."
-        )
+    _check_method(sampler)
     for name in ("chains", "draws", "every", "batch", "reference_batches"):
         _at_least(f"sampler.{name}", getattr(sampler, name), 1)
-    _at_least("sampler.burn_in", sampler.burn_in, 0)
+    for name in ("burn_in", "warmup", "adapt"):
+        _at_least(f"sampler.{name}", getattr(sampler, name), 0)
+    if sampler.bias == "removed" and sampler.method != "sgld":
+        raise Mistake(f"sampler.bias: removed is legal with sampler.method sgld only, not with {sampler.method}.")
+    if sampler.budget is not None:
+        _check_budget(sampler, sampler.budget)
+
+
+def _check_method(sampler: Sampler) -> None:
+    if not 0 <= sampler.alpha < 1:
+        raise Mistake(f"sampler.alpha: {sampler.alpha} is not a number from 0 to below 1.")
+    if not (math.isfinite(sampler.eps) and sampler.eps > 0):
+        raise Mistake(f"sampler.eps: {sampler.eps} is not a finite number above 0.")
+    if not (math.isfinite(sampler.friction) and sampler.friction >= 0):
+        raise Mistake(f"sampler.friction: {sampler.friction} is not a finite number of at least 0.")
+    name, scale = ("4 eps/gamma", sampler.eps) if sampler.method == "rmsprop" else ("4/gamma", 1.0)
+    if sampler.lr * sampler.gamma >= 4 * scale:
+        raise Mistake(
+            f"sampler.lr: {sampler.lr} with sampler.gamma {sampler.gamma} is unstable by γ alone; "
+            f"lr must be below {name} = {4 * scale / sampler.gamma:.3g}."
+        )
+
+
+def _check_budget(sampler: Sampler, budget: Budget) -> None:
+    for key, value in (("relative", budget.relative), ("absolute", budget.absolute)):
+        if not math.isfinite(value) or value < 0:
+            raise Mistake(f"sampler.budget.{key}: {value} is not a finite number of at least 0.")
+    if budget.relative == budget.absolute == 0:
+        raise Mistake(
+            "sampler.budget.absolute: 0.0 with sampler.budget.relative 0.0 asks for no error; set one above 0."
+        )
+    if sampler.chains < 2:
+        raise Mistake(f"sampler.chains: {sampler.chains} is below 2, the least whose spread sampler.budget can use.")
+    _at_least("sampler.budget.chains", budget.chains, sampler.chains)
+
+
+def check_general(sampler: Sampler, what: str) -> None:
+    """Refuse options that only the attention models on their own text have; `what` is measured instead.
+
+    Raises:
+        Mistake: another backend than torch, or other than exact products.
+    """
+    for name, only in (("backend", "torch"), ("products", "exact")):
+        if (value := getattr(sampler, name)) != only:
+            raise Mistake(f"sampler.{name}: {value} cannot be used with {what}; legal: {only}.")
 
 
 def known_key(path: str) -> None:
@@ -82,6 +125,23 @@ def known_key(path: str) -> None:
             return
 
 
+def _check_measured(config: Config) -> None:
+    """Check what the labels of another model, or a module of the user's, cannot be measured with."""
+    if any(dataset.labels for dataset in config.data.values()):
+        check_general(config.sampler, "labels")
+    if config.grid.keep:
+        check_general(config.sampler, "grid.keep")
+        if config.sampler.budget or config.module or any(dataset.labels for dataset in config.data.values()):
+            raise Mistake("grid.keep: token losses cannot be kept with sampler.budget, labels or model=module.")
+    if config.module is None:
+        return
+    check_general(config.sampler, "model=module")
+    if config.path is None:
+        raise Mistake("path: null names no folder; with model=module it must be that of the state dicts.")
+    if config.grid.metrics != ["llc"]:
+        raise Mistake(f"grid.metrics: {config.grid.metrics} cannot all be measured on a module; legal: [llc].")
+
+
 def _check_names(config: Config) -> None:
     for key, value in (("name", config.name), ("run", config.run)):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*", value):
@@ -93,9 +153,10 @@ def _check_names(config: Config) -> None:
             raise Mistake(f"data: {name!r} is not a name of a dataset; use letters, digits and _, and not repeats.")
     if not config.data:
         raise Mistake("data: {} names no dataset; at least one is needed, as data=[stdlib_mix,stdlib_code].")
+    datasets = config.data if config.module is None else config.module.data
     for dataset in config.grid.datasets or []:
-        if dataset not in config.data:
-            raise unknown("grid.datasets", dataset, config.data)
+        if dataset not in datasets:
+            raise unknown("grid.datasets", dataset, datasets)
     if config.path is None and config.train.data not in config.data:
         raise unknown("train.data", config.train.data, config.data)
     for key, values in (
@@ -103,6 +164,7 @@ def _check_names(config: Config) -> None:
         ("grid.metrics", config.grid.metrics), ("grid.steps", config.grid.steps),
         ("grid.datasets", config.grid.datasets), ("stages", config.stages), ("cluster.methods", config.cluster.methods),
         ("cluster.scalings", config.cluster.scalings), ("cluster.k_range", config.cluster.k_range),
+        *((f"calibrate.{key}", getattr(config.calibrate, key)) for key in ("lr", "gamma", "nbeta", "steps", "parts")),
     ):  # fmt: skip
         if values is not None and (not values or len(set(values)) < len(values)):
             raise Mistake(f"{key}: {values} must hold at least one value, and none twice.")
@@ -138,6 +200,17 @@ def _check_ranges(config: Config) -> None:
         _at_least("cluster.k", k, 2)
     for name, dataset in config.data.items():
         _at_least(f"data.{name}.pool", dataset.pool, 1)
+
+
+def _check_calibrate(calibrate: Calibrate) -> None:
+    for name in ("lr", "gamma", "nbeta", "relaxations", "tolerance", "signal", "errors"):
+        found = getattr(calibrate, name)
+        for value in found if isinstance(found, list) else [found]:
+            if not (math.isfinite(value) and value > 0):
+                raise Mistake(f"calibrate.{name}: {value} is not a finite number above 0.")
+    _at_least("calibrate.chains", calibrate.chains, 2)
+    for value in calibrate.steps or []:
+        _at_least("calibrate.steps", value, 0)
 
 
 def _at_least(key: str, value: int, least: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, launch, plan, progress, train
+from rllc import atomic, labels, launch, plan, progress, train
 from rllc.config import Config, Model
 from rllc.data import repeats, rows, tokenizer
 from rllc.data.documents import fingerprint, train_documents
@@ -63,7 +63,13 @@ def steps(config: Config) -> dict[str, list[int]]:
 
 
 def model(config: Config) -> Model:
-    """The model of the runs: of the configuration, or of the first checkpoint at `path`."""
+    """The model of the runs: of the configuration, or of the first checkpoint at `path`.
+
+    Raises:
+        Mistake: a module is measured, which has no such model.
+    """
+    if config.module is not None:
+        raise Mistake("model: module is for `rllc sweep` and what reads its results; this needs an attention model.")
     if config.path is None:
         return config.model
     return folder.describe(next(iter(folder.checkpoints(named(config)[0].path).values())))[0]
@@ -118,7 +124,8 @@ def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dat
     """Estimation rows of each dataset of the grid, and the random sequences for prefix matching.
 
     Raises:
-        Mistake: a text cannot be read or gives fewer rows than a minibatch; a tokenizer is not the model's.
+        Mistake: a text cannot be read or gives fewer rows than a minibatch; a tokenizer is not the model's; the model
+            whose predictions are the labels is not there or does not fit.
     """
     run, data = named(config)[0], Path(config.root, "data")
     bpe = tokenizer.load(run.tokenizer)
@@ -133,8 +140,12 @@ def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dat
         for name in config.grid.datasets or config.data
     ]  # fmt: skip
     twice = repeats.build(model.d_vocab, model.n_ctx, rows=PREFIX_ROWS, seed=0, folder=data, bos=bpe.bos)
-    *planned, last = (plan.Dataset(each.name, each.digest, _relative(each.path, config)) for each in [*found, twice])
-    return planned, last
+    planned = []
+    for each in found:
+        loss, baseline = labels.find(config, each.name, model, run.tokenizer)
+        where = relative(baseline, config) if baseline else ""
+        planned.append(plan.Dataset(each.name, each.digest, relative(each.path, config), loss, where))
+    return planned, plan.Dataset(twice.name, twice.digest, relative(twice.path, config))
 
 
 def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkpoint]:
@@ -151,7 +162,7 @@ def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkp
             model, digest = folder.describe(files[step])
             if model != first:
                 raise Mistake(f"run: {files[step]} is of another architecture than step {steps[run.name][0]}.")
-            found.append(plan.Checkpoint(run.name, step, _relative(files[step], config), digest, model))
+            found.append(plan.Checkpoint(run.name, step, relative(files[step], config), digest, model))
     return found
 
 
@@ -167,7 +178,7 @@ def _training_rows(config: Config, run: Run) -> rows.Rows:
     )  # fmt: skip
 
 
-def _relative(path: Path, config: Config) -> str:
+def relative(path: Path, config: Config) -> str:
     """Relative to the root where it lies in it, so that the root can be moved; else absolute."""
     root = Path(config.root).resolve()
     path = path.resolve()

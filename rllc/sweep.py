@@ -11,11 +11,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, closing, gather, launch, plan, runs, scopes, status, store, track, version
+from rllc import (
+    atomic,
+    closing,
+    cost,
+    gather,
+    kept,
+    launch,
+    modules,
+    plan,
+    probe,
+    runs,
+    scopes,
+    status,
+    store,
+    track,
+    version,
+)
 from rllc.config import Config
 from rllc.data import documents, rows
 from rllc.derive import cluster, draw, folder, gather_results
 from rllc.mistake import Mistake, Unfinished
+from rllc.plan import Cell
 
 ORDER = ("train", "plan", "launch", "gather", "cluster", "report")
 
@@ -62,14 +79,41 @@ def check(config: Config) -> dict[str, list[int]]:
         Mistake: a step, part, dataset or number of clusters that does not exist, or W&B asked for and not installed.
     """
     track.check(config.track)
+    if config.module is not None:
+        return modules.check(config, config.module)
     steps, model = runs.steps(config), runs.model(config)
     wanted = plan.parts_of(model, config.grid.parts)
+    for sentence in filter(None, (plan.caution(model, part) for part in config.grid.parts)):
+        print(f"rllc: grid.parts: {sentence}", file=sys.stderr)
     for name in {*(config.grid.datasets or config.data), *([] if config.path else [config.train.data])}:
         with rows.named(name):
             documents.fingerprint(config.data[name])
     if fitting := scopes.fitting(config.cluster, wanted):
         scopes.check(fitting, wanted)
     return steps
+
+
+def rehearse(config: Config) -> str:
+    """What the chains of the sweep will cost, told before anything is made or started.
+
+    Raises:
+        Mistake: as `check` does.
+    """
+    cells = outline(config, check(config))
+    pool = max(dataset.pool for dataset in config.data.values())
+    rates = probe.rates(
+        cells, root=Path(config.root), model=runs.model(config), pool=pool, threads=config.launch.threads
+    )
+    return cost.estimate(cells, rates, cost.done(folder(config))).describe(launch.workers(config.launch))
+
+
+def outline(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
+    """The cells that a plan will have, without the hashes and paths of files that may not exist yet."""
+    model = runs.model(config)
+    checkpoints = [plan.Checkpoint(run, step, "", "", model) for run, found in steps.items() for step in found]
+    datasets = [plan.Dataset(name, "", "") for name in config.grid.datasets or config.data]
+    repeats = plan.Dataset("repeats", "", "")
+    return plan.cells(checkpoints, datasets, repeats, grid=config.grid, sampler=config.sampler)
 
 
 def train(config: Config) -> None:
@@ -79,6 +123,8 @@ def train(config: Config) -> None:
         Mistake: a text cannot be read or is too little, or a run's folder holds another run.
         Unfinished: a training process failed or was killed.
     """
+    if config.module is not None:
+        return
     runs.prepare(config)
     runs.datasets(config, runs.model(config))  # too little text is found now, not after the training
     named = ", ".join(run.name for run in runs.named(config))
@@ -90,10 +136,8 @@ def train(config: Config) -> None:
 
 def make_plan(config: Config, steps: dict[str, list[int]]) -> None:
     """Write the plan, or let it grow by the cells that are new."""
-    sweep, model = folder(config), runs.model(config)
-    datasets, repeats = runs.datasets(config, model)
-    new = plan.cells(runs.checkpoints(config, steps), datasets, repeats, grid=config.grid, sampler=config.sampler)
-    old = plan.read(sweep)
+    sweep, old = folder(config), plan.read(folder(config))
+    new = _cells(config, steps) if config.module is None else modules.cells(config, config.module, steps)
     whole = plan.grow(old, new, sweep)
     if len(whole) > len(old):
         plan.write(sweep, whole)
@@ -101,6 +145,12 @@ def make_plan(config: Config, steps: dict[str, list[int]]) -> None:
         environment = {"code": version.code(), "python": platform.python_version(), "packages": version.packages()}
         atomic.write_text(sweep / "env.json", json.dumps(environment, indent=1) + "\n")
     print(f"plan: {len(whole)} tasks, {len(whole) - len(old)} of them new")
+
+
+def _cells(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
+    datasets, repeats = runs.datasets(config, runs.model(config))
+    cells = plan.cells(runs.checkpoints(config, steps), datasets, repeats, grid=config.grid, sampler=config.sampler)
+    return kept.mark(cells, config.grid.keep or [], runs.model(config).n_ctx, plan.read(folder(config)))
 
 
 def work(config: Config, collector: track.Collector) -> int:

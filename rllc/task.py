@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +102,8 @@ class Task:
         metric: what is measured, as "llc".
         seed: seed of minibatches and noise.
         sampler: options of the chains; None for metrics without chains.
+        loss: what is averaged: "" for the cross-entropy of the rows' own next tokens; "kl:<hash>" or "ce:<hash>"
+            against the next-token distribution of the checkpoint of that content; "module:function" of a user's own.
     """
 
     run: str
@@ -112,6 +115,7 @@ class Task:
     metric: str
     seed: int
     sampler: Sampler | None
+    loss: str = ""
 
     @functools.cached_property
     def key(self) -> str:
@@ -119,8 +123,11 @@ class Task:
         return hashlib.sha256(f"{VERSION}:{self.json()}".encode()).hexdigest()[:32]
 
     def json(self) -> str:
-        """Canonical JSON: sorted names, no spaces, floats as Python prints them."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """Canonical JSON: sorted names, no spaces, floats as Python prints them; without `loss` where that is ""."""
+        fields = dataclasses.asdict(self)
+        if not self.loss:
+            del fields["loss"]  # results were stored under such keys before there was another loss
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> "Task":
@@ -162,8 +169,25 @@ class Estimate:
     code: str
     schema: int = SCHEMA
 
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of `error`; infinite where it comes from very many rows, as those of attention scores."""
+        return self.stats.get("freedom", math.inf)
+
+    def interval(self, coverage: float = 0.95) -> tuple[float, float]:
+        """Both ends of an interval about the value: Student's t with `freedom` degrees, NaN when the error is unknown.
+
+        It covers the sampler's own expectation, biases and all, with the given probability.
+        """
+        from rllc import intervals
+
+        half = self.error * intervals.quantile(self.freedom, coverage)
+        return self.value - half, self.value + half
+
     def __str__(self) -> str:
-        """As a person says it: "llc of L1H6 on stdlib_code at step 1600: 0.603 ± 0.026 (ok)"."""
+        """As a person says it: "llc of L1H6 on stdlib_code at step 1600: 0.603 ± 0.026, 95 % 0.542 to 0.664 (ok)"."""
         task = self.task
+        low, high = self.interval()
         what = f"{task.metric} of {task.part} on {task.dataset} at step {task.step}"
-        return f"{what}: {self.value:.3f} ± {self.error:.3f} ({self.health}{self.reason and ', ' + self.reason})"
+        number = f"{self.value:.3f} ± {self.error:.3f}, 95 % {low:.3f} to {high:.3f}"
+        return f"{what}: {number} ({self.health}{self.reason and ', ' + self.reason})"

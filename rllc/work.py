@@ -16,16 +16,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllc import atomic, plan, store
+from rllc import atomic, kept, modules, plan, store
 from rllc.mistake import Mistake
 from rllc.plan import Cell
 from rllc.task import Estimate, Task
 
 if TYPE_CHECKING:
-    from rllc.models.restriction import Pool
+    from rllc.models.pool import Pool
 
 MORE = 75
-_SCORE_BLOCK = (1, 32)  # chains and rows of a block where there are no chains
 
 
 def work(sweep: Path, share: slice = slice(None), *, parent: int | None = None) -> int:
@@ -50,12 +49,12 @@ def work(sweep: Path, share: slice = slice(None), *, parent: int | None = None) 
     return int(not healthy)
 
 
-def _attempt(sweep: Path, cell: Cell, pool: "Pool | Exception", name: str) -> bool:
+def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception", name: str) -> bool:
     """Measure and store one cell; whether it went well. Any failure but a full disk is recorded and passed over."""
     try:
         if isinstance(pool, Exception):
             raise pool
-        estimate = _measure(cell, pool)
+        estimate = _measure(sweep, cell, pool)
         store.put(sweep, estimate, name)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in atomic.FULL:
@@ -65,9 +64,14 @@ def _attempt(sweep: Path, cell: Cell, pool: "Pool | Exception", name: str) -> bo
     return estimate.health != "diverged"
 
 
-def _measure(cell: Cell, pool: "Pool") -> Estimate:
-    from rllc.metrics import llc, patterns
-    from rllc.models.restriction import Pool
+def _measure(sweep: Path, cell: Cell, pool: "Pool | modules.Opened") -> Estimate:
+    from rllc.metrics import llc, patterns, token_losses
+    from rllc.models.pool import Pool
+
+    if isinstance(pool, modules.Opened):
+        return modules.measure(cell.task, pool)
+    if cell.keep:
+        return token_losses.measure(cell.task, pool, rows=kept.ROWS, path=kept.path(sweep, cell.task.key))
 
     measures: dict[str, Callable[[Task, Pool], Estimate]] = {
         "llc": llc.measure,
@@ -78,22 +82,29 @@ def _measure(cell: Cell, pool: "Pool") -> Estimate:
     return measures[cell.task.metric](cell.task, pool)
 
 
-def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | Exception]]":
-    """Each cell with the pool it is measured on; cells in a row that share checkpoint, rows and block share the pool.
+def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | modules.Opened | Exception]]":
+    """Each cell with the pool it is measured on; cells in a row that share the files and the block share the pool.
 
     A pool that cannot be opened is given as the exception, for each of its cells.
     """
     loaded: tuple[str, Any] = ("", None)
-    for (checkpoint, rows, _), same in groupby(cells, key=lambda cell: (cell.checkpoint, cell.rows, cell.task.sampler)):
+    for (checkpoint, *_), same in groupby(cells, key=_inputs):
         group = list(same)
         try:
-            if loaded[0] != checkpoint:
-                loaded = (checkpoint, _load(root / checkpoint, group[0].task.weights))
-            pool: Pool | Exception = _open(loaded[1], root / rows, group[0].task)
+            if group[0].make:
+                pool: Pool | modules.Opened | Exception = modules.opened(root, group[0])
+            else:
+                if loaded[0] != checkpoint:
+                    loaded = (checkpoint, _load(root / checkpoint, group[0].task.weights))
+                pool = _open(loaded[1], root, group[0])
         except Exception as error:  # whatever is wrong with these files, the next ones may be whole
             pool = error
         for cell in group:
             yield cell, pool
+
+
+def _inputs(cell: Cell) -> tuple[Any, ...]:
+    return cell.checkpoint, cell.rows, cell.task.loss, cell.task.sampler
 
 
 def _load(path: Path, weights: str) -> Any:
@@ -104,23 +115,23 @@ def _load(path: Path, weights: str) -> Any:
     return folder.load(path)
 
 
-def _open(loaded: Any, path: Path, task: Task) -> "Pool":
+def _open(loaded: Any, root: Path, cell: Cell) -> "Pool":
     import numpy as np
-    import torch
 
     from rllc.data.rows import content_hash
-    from rllc.models.restriction import Pool
+    from rllc.models.pool import Pool
+    from rllc.models.soft import Labels
 
-    (model, weights), sampler = loaded, task.sampler
-    rows = np.load(path, allow_pickle=False)
+    (model, weights), task = loaded, cell.task
+    rows = np.load(root / cell.rows, allow_pickle=False)
     if content_hash(rows) != task.rows:
-        raise Mistake(f"{path} no longer holds the rows that were planned.")
-    dtype = getattr(torch, sampler.dtype if sampler else "float32")
-    tokens_NL = torch.from_numpy(rows.astype(np.int64))
-    chains, batch = (sampler.chains, sampler.batch) if sampler else _SCORE_BLOCK
-    return Pool(
-        {name: array.to(dtype) for name, array in weights.items()}, model, tokens_NL, chains=chains, batch=batch
-    )
+        raise Mistake(f"{root / cell.rows} no longer holds the rows that were planned.")
+    if not task.loss:
+        return Pool.of(weights, model, rows, task.sampler)
+    kind, _, digest = task.loss.partition(":")
+    other, others = _load(root / cell.labels, digest)
+    labels = Labels(kind, Pool.of(others, other, rows, task.sampler))
+    return Pool.of(weights, model, rows, task.sampler, loss=labels.losses)
 
 
 def main() -> int:

@@ -9,7 +9,8 @@ import torch
 from rllc.backends import torch as backend
 from rllc.metrics import llc
 from rllc.models import attention
-from rllc.models.restriction import Pool, restrict
+from rllc.models.pool import Pool
+from rllc.models.restriction import restrict
 from rllc.task import Sampler, Task
 from rllc.zoo import folder
 

@@ -21,7 +21,7 @@ def measured(part: str, metric: str = "llc", **changed: object) -> Estimate:
     excess = np.arange(2 * STEPS, dtype=np.float32).reshape(2, STEPS) if sampler else np.zeros((0, 0), np.float32)
     estimate = Estimate(
         task=task, value=0.5, error=0.125, chains_C=np.array([0.25, 0.75]), loss_CS=excess, health="ok", reason="",
-        stats={"stein": 1.5, "rhat": 1.25}, seconds=2.0, code="0.1.0+abc",
+        stats={"stein": 1.5, "rhat": 1.25, "freedom": 1.0}, seconds=2.0, code="0.1.0+abc",
     )  # fmt: skip
     return dataclasses.replace(estimate, **changed)
 
@@ -62,6 +62,9 @@ def test_every_result_is_a_row_and_what_is_missing_is_counted(sweep: Path) -> No
         "error": 0.125, "health": "ok",
     }  # fmt: skip
     assert first["chains"] == [0.25, 0.75]
+    half = 12.7062047 * 0.125  # Student's t with one degree of freedom
+    assert (first["low"], first["high"]) == pytest.approx((0.5 - half, 0.5 + half))
+    assert math.isnan(second["low"])
     assert (first["stein"], first["rhat"], first["code"], first["seconds"]) == (1.5, 1.25, "0.1.0+abc", 2.0)
     assert math.isnan(first["ess"])
     assert Sampler(**json.loads(first["sampler"])) == SAMPLER
@@ -70,6 +73,7 @@ def test_every_result_is_a_row_and_what_is_missing_is_counted(sweep: Path) -> No
     assert (second["health"], second["reason"]) == ("diverged", "a loss")
     assert first["weights_hash"] == "ww"
     assert first["rows_hash"] == "rr"
+    assert first["loss"] == ""
 
 
 def test_traces_are_thinned_with_both_ends(sweep: Path) -> None:

@@ -10,12 +10,13 @@ import rllc
 
 PACKAGE = Path(rllc.__file__).parent
 LAYERS = (
-    ("values", "mistake task config resolve"),
-    ("means", "backends samplers diagnostics models zoo data store track train atomic progress version"),
-    ("science", "metrics"),
-    ("read", "closing plan gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
+    ("values", "mistake task config resolve intervals"),
+    ("means", "backends samplers bias budget convergence diagnostics models zoo data store track train atomic progress "
+              "version"),
+    ("science", "metrics laws"),
+    ("read", "closing plan kept gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
              "head_types compare clustering report"),
-    ("run", "launch work runs derive sweep"),
+    ("run", "labels modules launch work runs cost probe derive sweep calibration validation"),
     ("entry", "cli composition notebook"),
 )  # fmt: skip
 SIDE_ROOMS = ("circuits", "attribution", "proofs")

@@ -90,6 +90,8 @@ def test_a_sweep_is_read_as_arrays_and_written_as_a_tidy_table(tmp_path):
     sweep.to_csv(tmp_path / "curves.csv")
     with (tmp_path / "curves.csv").open() as file:
         lines = list(csv.DictReader(file))
+    low, high = (float(lines[3].pop(name)) for name in ("low", "high"))
+    assert (low, high) == pytest.approx((11 - 0.5 * 1.959964, 11 + 0.5 * 1.959964))  # no chains are known: the normal's
     assert lines[3] == {
         "run": "r", "metric": "llc", "part": "L0H1", "dataset": "d", "step": "10", "value": "11.0", "error": "0.5"
     }  # fmt: skip
@@ -114,8 +116,8 @@ def test_the_rows_of_a_dataset_are_those_of_the_plan(tmp_path):
 
 def test_an_estimate_is_said_in_a_line(checkpoint):
     got = rllc.estimate(checkpoint, "L1H2", np.zeros((4, 12), int), sampler=QUICK)
-    assert (
-        str(got) == f"llc of L1H2 on tokens at step -1: {got.value:.3f} ± {got.error:.3f} ({got.health}, {got.reason})"
-    )
+    low, high = got.interval()
+    number = f"{got.value:.3f} ± {got.error:.3f}, 95 % {low:.3f} to {high:.3f}"
+    assert str(got) == f"llc of L1H2 on tokens at step -1: {number} ({got.health}, {got.reason})"
     assert "array" not in repr(got)
-    assert set(dir(rllc)) == {"Estimate", "Mistake", "Sampler", "Sweep", "estimate", "load"}
+    assert set(dir(rllc)) == {"Estimate", "Mistake", "Sampler", "Sweep", "estimate", "estimate_module", "load"}

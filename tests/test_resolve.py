@@ -8,7 +8,7 @@ import pytest
 from rllc import composition, resolve
 from rllc.config import Config
 from rllc.mistake import Mistake
-from rllc.task import Sampler
+from rllc.task import Budget, Sampler
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,9 @@ def test_a_resolved_configuration_resolves_to_itself(config: Config, values: dic
     [
         ("sampler.nbeta", 1, 1.0), ("name", 7, "7"), ("grid.steps", None, None), ("grid.steps", [0, 100], [0, 100]),
         ("launch.workers", None, None), ("launch.workers", 3, 3), ("cluster.k", 4, 4),
-        ("sampler.gamma", 0, 0.0), ("stages", ["cluster"], ["cluster"]),
+        ("sampler.gamma", 0, 0.0), ("sampler.budget", None, None),
+        ("sampler.budget", {"relative": 0, "absolute": 0.01, "chains": 64}, Budget(0.0, 0.01, 64)),
+        ("stages", ["cluster"], ["cluster"]),
     ],
 )  # fmt: skip
 def test_values_get_the_type_that_is_meant(values: dict[str, Any], key: str, given: object, meant: object) -> None:
@@ -87,14 +89,34 @@ WRONG = [
     *[(f"sampler.{name}", 0, f"sampler.{name}: 0 is below the least legal value, 1.") for name in (
         "chains", "draws", "every", "batch", "reference_batches",
     )],
-    ("sampler.burn_in", -1, "sampler.burn_in: -1 is below"),
+    *[(f"sampler.{name}", -1, f"sampler.{name}: -1 is below the least legal value, 0.") for name in (
+        "burn_in", "warmup", "adapt",
+    )],
+    *[("sampler.alpha", value, f"sampler.alpha: {value} is not a number from 0 to below 1.") for value in (
+        -0.1, 1.0, math.nan,
+    )],
+    *[("sampler.eps", value, f"sampler.eps: {value} is not a finite number above 0.") for value in (
+        0.0, -0.1, math.nan, math.inf,
+    )],
+    *[("sampler.friction", value, f"sampler.friction: {value} is not a finite number of at least 0.") for value in (
+        -1.0, math.nan, math.inf,
+    )],
     *[("sampler.nbeta", value, f"sampler.nbeta: {value} is not a finite number above 0.") for value in (
         0.0, -1.0, math.nan, math.inf,
     )],
     *[(f"sampler.{name}", value, f"sampler.{name}: {value} is not a finite number of at least 0.")
       for name in ("lr", "gamma") for value in (-1.0, math.nan, math.inf)],
     *[(f"sampler.{name}", "x", f"sampler.{name}: 'x' is not one of: ") for name in (
-        "batches", "reference", "dtype", "backend",
+        "batches", "reference", "dtype", "backend", "method",
+    )],
+    *[("sampler.budget", budget, sentence) for budget, sentence in (
+        ({"relative": -1, "absolute": 0, "chains": 64}, "sampler.budget.relative: -1.0 is not a finite number"),
+        ({"relative": 0.1, "absolute": math.inf, "chains": 64}, "sampler.budget.absolute: inf is not a finite number"),
+        ({"relative": 0, "absolute": 0, "chains": 64}, "sampler.budget.absolute: 0.0 with .* asks for no error"),
+        ({"relative": 0.1, "absolute": 0, "chains": 7}, "sampler.budget.chains: 7 is below the least legal value, 8."),
+        ({"relative": 0.1, "absolute": 0}, "sampler.budget.chains: no value is given."),
+        ({"relative": 0.1, "absolute": 0, "chains": 64, "typo": 1}, "sampler.budget.typo: there is no such key"),
+        (64, "sampler.budget: 64 is not a group of named values."),
     )],
     ("sampler.lr", 0.02, "sampler.lr: 0.02 with sampler.gamma 200.0 is unstable by γ alone; .* 4/gamma = 0.02."),
     ("model.d_vocab", 256, "model.d_vocab: 256 is below the least legal value, 257."),
@@ -130,12 +152,30 @@ def test_training_data_does_not_matter_where_no_run_is_trained(values: dict[str,
     assert resolve.config(values).train.data == "pile"
 
 
+@pytest.mark.parametrize(("method", "border"), [("sgld", 4), ("sgnht", 4), ("rmsprop", 0.4)])
 @pytest.mark.parametrize("gamma", [1.0, 200.0])
-def test_the_border_of_stability_is_lr_gamma_4(config: Config, gamma: float) -> None:
-    inside: Sampler = dataclasses.replace(config.sampler, gamma=gamma, lr=math.nextafter(4 / gamma, 0))
+def test_the_border_of_stability_is_lr_gamma_4(config: Config, gamma: float, method: str, border: float) -> None:
+    """With RMSprop the largest preconditioner, 1/eps = 10, counts."""
+    inside: Sampler = dataclasses.replace(config.sampler, method=method, gamma=gamma, lr=0.999999 * border / gamma)
     resolve.check_sampler(inside)
     with pytest.raises(Mistake, match="unstable"):
-        resolve.check_sampler(dataclasses.replace(inside, lr=4 / gamma))
+        resolve.check_sampler(dataclasses.replace(inside, lr=1.000001 * border / gamma))
+
+
+def test_a_budget_is_given_on_the_command_line() -> None:
+    given = composition.compose(["sampler.budget={relative: 0.02, absolute: 0.01, chains: 64}", "sampler.chains=4"])
+    assert given.sampler.budget == Budget(0.02, 0.01, 64)
+
+
+def test_a_budget_needs_two_chains_and_a_removed_bias_sgld(config: Config) -> None:
+    one = dataclasses.replace(config.sampler, chains=1, budget=Budget(0.1, 0.0, 64))
+    with pytest.raises(Mistake, match=r"^sampler.chains: 1 is below 2"):
+        resolve.check_sampler(one)
+    other = dataclasses.replace(config.sampler, bias="removed", method="rmsprop")
+    with pytest.raises(
+        Mistake, match=r"^sampler.bias: removed is legal with sampler.method sgld only, not with rmsprop"
+    ):
+        resolve.check_sampler(other)
 
 
 @pytest.mark.parametrize("key", ["sampler.lr", "data.anything.path", "data.x.mix.code", "cluster.primary.method"])

@@ -1,8 +1,12 @@
 """What a backend is given (a Potential) and what it gives back (a Trace).
 
-Shapes: C chains, S steps (every one, burn-in included), B rows of a minibatch.
+A backend is a module with `run(potential, sampler, rows_CSB, *, noise_seeds, noise=1.0) -> Trace`. It takes the update
+from `rllc.samplers`, the minibatches as they are given, and the Langevin noise from one generator per chain.
+
+Shapes: C chains, S steps (every one, burn-in included), B rows of a minibatch, D weights of the part.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +18,7 @@ class Potential(Protocol):
     """A loss as a function of a part of the weights; arrays are those of the backend."""
 
     start: list[Any]
-    """The part's arrays at w*."""
+    """The part's arrays at w*; the chains keep their dtype, whatever the losses are computed in."""
 
     def losses(self, live: list[Any], rows: Any, /) -> Any:
         """Loss of each row, (C, B), for live arrays that each carry a leading chain axis and rows (C, B)."""
@@ -34,6 +38,10 @@ class Trace:
         away_CS: ‖w_t − w*‖².
         end_CD: the weights after the last step, flattened in the order of `Potential.start`.
         size: d, how many weights move.
+        accept_CS: logarithm of the Metropolis–Hastings ratio of the move that led to w_t, 0 at w* itself (see
+            `samplers.sgld.log_acceptance`); None where a backend or sampler has none.
+        curvature: largest eigenvalue found of the Hessian of ℓ_batch at w* (nats per squared weight), from below;
+            NaN where a backend cannot tell.
     """
 
     excess_CS: NDArray[np.float64]
@@ -42,3 +50,5 @@ class Trace:
     away_CS: NDArray[np.float64]
     end_CD: NDArray[np.floating[Any]]
     size: int
+    accept_CS: NDArray[np.float64] | None = None
+    curvature: float = math.nan

@@ -1,4 +1,7 @@
-"""SGLD in PyTorch: all chains of a task in one batch, on the part's own arrays only."""
+"""The chains in PyTorch: all chains of a task in one batch, on the part's own arrays only.
+
+Shapes: C chains, S steps, B rows of a minibatch, D weights of the part, K directions of a Krylov space.
+"""
 
 import math
 
@@ -7,8 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rllc import samplers
 from rllc.backends.contract import Potential, Trace
+from rllc.samplers import sgld
+from rllc.samplers.schedule import rate
 from rllc.task import Sampler
+
+DIRECTIONS = 3  # of the Krylov space: with the gradient they start from four evaluations, 2 % of 200 steps
+EXHAUSTED = 1e-4  # a direction this much shorter once the space is taken out of it is rounding
 
 
 def run(
@@ -19,51 +28,105 @@ def run(
     noise_seeds: list[int],
     noise: float = 1.0,
 ) -> Trace:
-    """Run the chains; minibatches are given, the Langevin noise comes from one generator per chain.
+    """Run the chains; minibatches are given, the noise comes from one generator per chain.
 
-    w ← w − ε/2 · (nβ ∇ℓ_batch(w) + γ (w − w*)) + noise · √ε · ξ,   ξ ~ N(0, 1)
-
-    (the half-step convention of Lau et al. 2023 and devinterp). The loss of a step is taken before its update, so
-    step 0 is w* itself. `noise` other than 1 exists for tests.
+    The update is that of `samplers.named(sampler.method)`. The loss of a step is taken before its update, so step 0 is
+    w* itself. `noise` is the standard deviation of ξ; other than 1 it exists for tests.
     """
-    start = torch.cat([array.reshape(-1) for array in potential.start])
+    start_D = _flat(potential)
     chains, steps, _ = rows_CSB.shape
-    state_CD = start.repeat(chains, 1)
-    views = _views(state_CD, potential.start)
-    rows = torch.from_numpy(rows_CSB).to(start.device)
-    generators = [torch.Generator(start.device).manual_seed(seed) for seed in noise_seeds]
-    xi_CD = torch.empty_like(state_CD)
-    shape = (chains, steps)
-    excess, reference, along, away = (torch.empty(shape, dtype=torch.float64, device=start.device) for _ in range(4))
-    for step in range(steps):
-        grad_CD = _loss_and_gradient(potential, views, rows[:, step], excess[:, step], reference[:, step])
-        away_CD = state_CD - start
-        along[:, step] = (away_CD * grad_CD).sum(1, dtype=torch.float64)
-        away[:, step] = away_CD.square().sum(1, dtype=torch.float64)
-        drift_CD = grad_CD.mul_(sampler.nbeta).add_(away_CD, alpha=sampler.gamma)
-        state_CD.sub_(drift_CD, alpha=sampler.lr / 2)
+    rows = torch.from_numpy(rows_CSB).to(start_D.device)
+    method = samplers.named(sampler.method)
+    step = _sgld if sampler.method == "sgld" else method.step
+    state = method.start(start_D.repeat(chains, 1))
+    generators = [torch.Generator(start_D.device).manual_seed(seed) for seed in noise_seeds]
+    xi_CD, last_away_CD, last_grad_CD = (torch.zeros_like(state[0]) for _ in range(3))
+    seen = torch.zeros(6, chains, steps, dtype=torch.float64, device=start_D.device)
+    for t in range(steps):
+        loss_CB, grad_CD = _loss_and_gradient(potential, state[0], rows[:, t])
+        with torch.no_grad():
+            reference_CB = potential.reference(rows[:, t])
+        away_CD = state[0] - start_D
+        work_C = _dot(away_CD - last_away_CD, last_grad_CD.add_(grad_CD)) / 2
+        means = [loss_CB - reference_CB, reference_CB]
+        dots = [_dot(away_CD, grad_CD), _dot(away_CD, away_CD), _dot(grad_CD, grad_CD), work_C]
+        seen[:, :, t] = torch.stack([*(array.mean(1, dtype=torch.float64) for array in means), *dots])
+        last_away_CD, last_grad_CD = away_CD, grad_CD
         for xi_D, generator in zip(xi_CD, generators, strict=True):
-            xi_D.normal_(generator=generator)
-        state_CD.add_(xi_CD, alpha=noise * math.sqrt(sampler.lr))
-    kept = [array.cpu().numpy() for array in (excess, reference, along, away, state_CD)]
-    return Trace(kept[0], kept[1], kept[2], kept[3], kept[4], size=len(start))
+            xi_D.normal_(std=noise, generator=generator)
+        state = step(state, grad_CD, away_CD, xi_CD, sampler=sampler, t=t)
+    return _trace(seen, state[0], sampler, stiffness(potential, sampler, rows[:, 0]))
 
 
-def _views(state_CD: Tensor, shapes: list[Tensor]) -> list[Tensor]:
-    """The arrays of the part as views of the flat state, each with a leading chain axis."""
-    pieces = torch.split(state_CD, [array.numel() for array in shapes], dim=1)
-    return [piece.view(len(state_CD), *array.shape) for piece, array in zip(pieces, shapes, strict=True)]
+def stiffness(potential: Potential, sampler: Sampler, rows_CB: Tensor) -> float:
+    """Largest curvature of ℓ found at w*, over the rows of all chains (nats per squared weight).
+
+    The largest Ritz value of the Hessian in the Krylov space of the gradient one kick √ε of noise away from w*; the
+    products are differences of gradients over another √ε, which needs no double backward. Found from below; NaN where
+    ε is 0 or a gradient is not finite.
+    """
+    if sampler.lr == 0:
+        return math.nan
+    start_D, kick = _flat(potential), math.sqrt(sampler.lr)
+    xi_D = torch.from_numpy(np.random.default_rng(0).standard_normal(len(start_D), np.float32)).to(start_D)
+    base_D = start_D + kick * xi_D
+
+    def gradient(w_D: Tensor) -> Tensor:
+        return _loss_and_gradient(potential, w_D.repeat(len(rows_CB), 1), rows_CB)[1].mean(0)
+
+    still_D = ahead_D = gradient(base_D)
+    if not torch.isfinite(still_D).all():
+        return math.nan
+    basis_KD, bent_KD = start_D.new_empty(2, 0, len(start_D))
+    for _ in range(DIRECTIONS):
+        rest_D = ahead_D - basis_KD.T @ (basis_KD @ ahead_D)
+        if rest_D.norm() <= EXHAUSTED * ahead_D.norm():
+            break
+        basis_KD = torch.cat([basis_KD, rest_D[None] / rest_D.norm()])
+        ahead_D = (gradient(base_D + kick * basis_KD[-1]) - still_D) / kick
+        bent_KD = torch.cat([bent_KD, ahead_D[None]])
+    ritz_KK = (basis_KD @ bent_KD.T).double().cpu().numpy()
+    return float(max(np.linalg.eigvalsh(ritz_KK), default=0.0)) if np.isfinite(ritz_KK).all() else math.nan
 
 
-def _loss_and_gradient(
-    potential: Potential, views: list[Tensor], rows_CB: Tensor, excess_C: Tensor, reference_C: Tensor
-) -> Tensor:
-    """Fill in the losses of this step and return ∇ℓ_batch of every chain, shape (C, D)."""
-    live = [view.detach().requires_grad_() for view in views]
+def _sgld(
+    state: tuple[Tensor, ...], grad_CD: Tensor, away_CD: Tensor, xi_CD: Tensor, *, sampler: Sampler, t: int
+) -> tuple[Tensor, ...]:
+    """`samplers.sgld.step` in place: fused products round once, and recorded numbers were made with them."""
+    lr = rate(sampler, t)
+    drift_CD = torch.add(sampler.nbeta * grad_CD, away_CD, alpha=sampler.gamma)
+    state[0].sub_(drift_CD, alpha=lr / 2).add_(xi_CD, alpha=math.sqrt(lr))
+    return state
+
+
+def _trace(seen: Tensor, w_CD: Tensor, sampler: Sampler, curvature: float) -> Trace:
+    excess_CS, reference_CS, along_CS, away_CS, square_CS, work_CS = seen.cpu().numpy()
+    accept_CS = None
+    if sampler.method == "sgld":
+        accept_CS = sgld.log_acceptance(excess_CS, along_CS, away_CS, square_CS, work_CS, sampler=sampler)
+    return Trace(
+        excess_CS, reference_CS, along_CS, away_CS, end_CD=w_CD.cpu().numpy(), size=w_CD.shape[1],
+        accept_CS=accept_CS, curvature=curvature,
+    )  # fmt: skip
+
+
+def _flat(potential: Potential) -> Tensor:
+    return torch.cat([array.reshape(-1) for array in potential.start])
+
+
+def _dot(a_CD: Tensor, b_CD: Tensor) -> Tensor:
+    return (a_CD * b_CD).sum(1, dtype=torch.float64)
+
+
+def _views(w_CD: Tensor, arrays: list[Tensor]) -> list[Tensor]:
+    """The arrays of the part as views of the flat weights, each with a leading chain axis."""
+    pieces = torch.split(w_CD, [array.numel() for array in arrays], dim=1)
+    return [piece.view(len(w_CD), *array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+
+
+def _loss_and_gradient(potential: Potential, w_CD: Tensor, rows_CB: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss of each row, (C, B), and ∇ℓ_batch of every chain, (C, D)."""
+    live = [view.detach().requires_grad_() for view in _views(w_CD, potential.start)]
     loss_CB = potential.losses(live, rows_CB)
-    with torch.no_grad():
-        reference_CB = potential.reference(rows_CB)
-        excess_C.copy_((loss_CB - reference_CB).mean(1, dtype=torch.float64))
-        reference_C.copy_(reference_CB.mean(1, dtype=torch.float64))
-    grads = torch.autograd.grad(loss_CB.mean(1).sum(), live)
-    return torch.cat([grad.flatten(1) for grad in grads], 1)
+    grads = torch.autograd.grad(loss_CB.mean(1).sum(), live, materialize_grads=True)  # some may be without influence
+    return loss_CB.detach(), torch.cat([grad.flatten(1) for grad in grads], 1)

@@ -119,7 +119,7 @@ def _ingredients(
         source = fingerprint(dataset)
     return {
         "name": name,
-        "dataset": dataclasses.asdict(dataset),
+        "dataset": {key: value for key, value in dataclasses.asdict(dataset).items() if key != "labels"},
         "source": source,
         "tokenizer": digest(tokenizer),
         "n_ctx": n_ctx,

@@ -14,7 +14,7 @@ from torch import Tensor
 from rllc import version
 from rllc.models import attention
 from rllc.models.parts import place
-from rllc.models.restriction import Pool
+from rllc.models.pool import Pool
 from rllc.task import Estimate, Task
 
 
@@ -56,7 +56,7 @@ def measure(task: Task, pool: Pool, score: Callable[[Tensor, Tensor], Tensor]) -
         return score(pattern, pool.tokens_NL[rows_CB])
 
     every = torch.arange(len(pool.tokens_NL))[None]
-    score_N = pool.once(f"{task.metric} {layer}", compute)(every)[0, :, head].double().numpy()
+    score_N = pool.once(f"{task.metric} {layer}", compute)(every)[0, :, head].double().cpu().numpy()
     finite = bool(np.isfinite(score_N).all())
     return Estimate(
         task=task,

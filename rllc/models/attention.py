@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rllc.config import Model
+from rllc.models.causal import attend
 from rllc.models.layout import MATRICES, names, shapes
 from rllc.models.loss import cross_entropy
 
@@ -65,43 +66,78 @@ def embed(weights: Weights, tokens_CBL: Tensor, model: Model) -> Tensor:
     return x_CBLE + _positions(weights, x_CBLE) if model.positions == "learned" else x_CBLE
 
 
-def inputs(weights: Weights, layer: int, x_CBLE: Tensor, model: Model) -> tuple[Tensor, Tensor]:
-    """What the heads of a layer read: one stream for queries and keys, one for values."""
-    normal = normalise(x_CBLE, weights[f"L{layer}.ln1.w"], weights[f"L{layer}.ln1.b"])
-    return (normal + _positions(weights, normal) if model.positions == "shortformer" else normal), normal
+def inputs(weights: Weights, layer: int, x_CBLE: Tensor) -> Tensor:
+    """What the heads of a layer read, before positions, shape (C, B, L, E)."""
+    return normalise(x_CBLE, weights[f"L{layer}.ln1.w"], weights[f"L{layer}.ln1.b"])
 
 
-def heads(head: Weights, address: Tensor, content: Tensor) -> Tensor:
+def places(weights: Weights, model: Model, length: int) -> Tensor | None:
+    """What is added to the inputs of queries and keys alone: the "shortformer" positions, (L, E) or (C, L, E)."""
+    return weights["pos"][..., :length, :] if model.positions == "shortformer" else None
+
+
+def join(head: Weights) -> Weights:
+    """The arrays of H heads as those of one product each way: `into` (3HK, E), `bias` (3HK, 1), `out` (HK, E).
+
+    The rows of `into` are, head by head, those of q, k and v. `head` holds q k v (H, E, K), o (H, K, E), bq bk bv
+    (H, K); where one of them has a leading C, all results have.
+    """
+    chains = [len(array) for name, array in head.items() if array.dim() > (2 if name.startswith("b") else 3)]
+    if chains:
+        moving = (array.dim() > (2 if name.startswith("b") else 3) for name, array in head.items())
+        head = {
+            name: array if moves else array.expand(chains[0], *array.shape)
+            for (name, array), moves in zip(head.items(), moving, strict=True)
+        }
+    into = torch.stack([head[name] for name in "qkv"], -3).transpose(-2, -1).flatten(-4, -2)
+    bias = torch.stack([head[f"b{name}"] for name in "qkv"], -2).flatten(-3).unsqueeze(-1)
+    return {"into": into, "bias": bias, "out": head["o"].flatten(-3, -2)}
+
+
+def heads(joined: Weights, content_CBLE: Tensor, place: Tensor | None, model: Model) -> Tensor:
     """Sum of the outputs of H heads, without the layer's output bias, shape (C, B, L, E).
 
-    out = Σ_h softmax(q kᵀ/√K, causal) v W_o with q = address W_q + b_q, k likewise, v = content W_v + b_v. `head`
-    holds q k v (H, E, K), o (H, K, E), bq bk bv (H, K), each with or without a leading C.
+    out = Σ_h softmax(q kᵀ/√K, causal) v W_o with q = (content + place) W_q + b_q, k likewise, v = content W_v + b_v.
     """
-    query, key = (_project(address, head[name], head[f"b{name}"]) for name in "qk")
-    value = _project(content, head["v"], head["bv"])
-    chains, rows, count, length, width = query.shape
-    mixed = F.scaled_dot_product_attention(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), is_causal=True)
-    joined = mixed.transpose(1, 2).reshape(chains, rows * length, count * width)
-    output = head["o"].flatten(-3, -2)
-    if output.dim() == 2:
-        return (joined.view(-1, count * width) @ output).view(chains, rows, length, -1)
-    return torch.bmm(joined, output).view(chains, rows, length, -1)
+    mixed_NXL = mix(joined, content_CBLE, place, model)
+    out = _over_all(joined["out"], content_CBLE)
+    return torch.bmm(mixed_NXL.transpose(1, 2), out).view(content_CBLE.shape)
+
+
+def mix(joined: Weights, content_CBLE: Tensor, place: Tensor | None, model: Model) -> Tensor:
+    """The heads' values mixed by their patterns, before W_o, shape (C·B, H·K, L)."""
+    chains, rows, length, _ = content_CBLE.shape
+    into, offset = joined["into"], joined["bias"]
+    if place is not None:
+        placed = into @ place.transpose(-1, -2)
+        placed = placed.view(*placed.shape[:-2], -1, 3, model.d_head, length)
+        offset = offset + (placed * placed.new_tensor([1.0, 1.0, 0.0]).view(3, 1, 1)).flatten(-4, -2)
+    all_NXL = torch.baddbmm(
+        _over_all(offset, content_CBLE), _over_all(into, content_CBLE), content_CBLE.flatten(0, 1).transpose(1, 2)
+    )
+    query, key, value = all_NXL.view(-1, 3, model.d_head, length).unbind(1)
+    return attend(query, key, value).view(chains * rows, -1, length)
 
 
 def patterns(weights: Weights, layer: int, x_CBLE: Tensor, model: Model) -> Tensor:
     """Attention probabilities of the heads of a layer, shape (C, B, H, L, L): query position, then key position."""
-    address, _ = inputs(weights, layer, x_CBLE, model)
-    query, key = (_project(address, weights[f"L{layer}.{name}"], weights[f"L{layer}.b{name}"]) for name in "qk")
+    content, place = inputs(weights, layer, x_CBLE), places(weights, model, x_CBLE.shape[2])
+    address = content if place is None else content + place
+    query, key = (
+        torch.einsum("cble,hek->cbhlk", address, weights[f"L{layer}.{name}"]) + weights[f"L{layer}.b{name}"][:, None]
+        for name in "qk"
+    )
     score = query @ key.transpose(-1, -2) / math.sqrt(model.d_head)
     later = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).triu(1)
     return score.masked_fill(later, -math.inf).softmax(-1)
 
 
-def layer(weights: Weights, index: int, x_CBLE: Tensor, model: Model) -> Tensor:
-    """One layer: x + heads(LayerNorm(x)) + output bias."""
-    stack = {name: weights[f"L{index}.{name}"] for name in MATRICES}
+def layer(weights: Weights, index: int, x_CBLE: Tensor, model: Model, *, joined: Weights | None = None) -> Tensor:
+    """One layer: x + heads(LayerNorm(x)) + output bias; `joined` are its heads' arrays if joined before."""
+    joined = joined or join({name: weights[f"L{index}.{name}"] for name in MATRICES})
+    place = places(weights, model, x_CBLE.shape[2])
     bias = _over_rows(weights[f"L{index}.bo"], 1)
-    return x_CBLE + heads(stack, *inputs(weights, index, x_CBLE, model)) + bias
+    return x_CBLE + heads(joined, inputs(weights, index, x_CBLE), place, model) + bias
 
 
 def losses(weights: Weights, x_CBLE: Tensor, tokens_CBL: Tensor) -> Tensor:
@@ -134,15 +170,9 @@ def _over_rows(array: Tensor, dims: int) -> Tensor:
     return array.view(array.shape[0], *[1] * (3 - dims), *array.shape[1:])
 
 
-def _project(x_CBLE: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W_h + b_h for each head, shape (C, B, H, L, K)."""
-    chains, rows, length, width = x_CBLE.shape
-    count, key = weight.shape[-3], weight.shape[-1]
-    joined = weight.transpose(-3, -2).flatten(-2)  # (E, H·K) or (C, E, H·K)
-    offset = bias.flatten(-2)
-    if joined.dim() == 2 and offset.dim() == 1:
-        out = torch.addmm(offset, x_CBLE.reshape(-1, width), joined)
-    else:
-        joined, offset = joined.expand(chains, width, -1), offset.expand(chains, -1).unsqueeze(1)
-        out = torch.baddbmm(offset, x_CBLE.reshape(chains, -1, width), joined)
-    return out.view(chains, rows, length, count, key).transpose(2, 3)
+def _over_all(array: Tensor, x_CBLE: Tensor) -> Tensor:
+    """A matrix, or one for each chain, for every row of every chain, shape (C·B, …, …)."""
+    chains, rows = x_CBLE.shape[:2]
+    if array.dim() == 2:
+        return array.expand(chains * rows, *array.shape)
+    return array.unsqueeze(1).expand(chains, rows, *array.shape[1:]).flatten(0, 1)

@@ -3,12 +3,14 @@
 Shapes: C chains, N tokens of a chain, E residual width, V vocabulary.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+LOG2_E = math.log2(math.e)
 CHUNK_BYTES = 8 * 2**20  # of one chunk of logits: stays in the last cache level of a core
 
 
@@ -17,9 +19,21 @@ def chunk_tokens(d_vocab: int, dtype: torch.dtype) -> int:
     return max(16, CHUNK_BYTES // (d_vocab * dtype.itemsize))
 
 
+def product(x: Tensor, matrix: Tensor) -> Tensor:
+    """x · matrix in the matrix's precision, the result in that of x."""
+    return x @ matrix if x.dtype == matrix.dtype else (x.to(matrix.dtype) @ matrix).to(x.dtype)
+
+
 def _fused(x_NE: Tensor, weight_EV: Tensor, bias_V: Tensor, target_N: Tensor, chunk: int) -> Tensor:
     loss_N: Tensor = _Fused.apply(x_NE, weight_EV, bias_V, target_N, chunk)  # type: ignore[no-untyped-call]
     return loss_N
+
+
+def _logits(offset_V: Tensor, x_NE: Tensor, weight_EV: Tensor) -> Tensor:
+    """Logits to base 2; `offset` already is."""
+    if x_NE.dtype == weight_EV.dtype:
+        return torch.addmm(offset_V, x_NE, weight_EV, alpha=LOG2_E)
+    return product(x_NE, weight_EV).mul_(LOG2_E).add_(offset_V)
 
 
 class _Fused(torch.autograd.Function):
@@ -31,22 +45,21 @@ class _Fused(torch.autograd.Function):
         loss_N = x_NE.new_empty(x_NE.shape[0])
         grad_x = torch.empty_like(x_NE) if wants_x else None
         ctx.probabilities = [] if wants_weight or wants_bias else None
+        offset_V = bias_V * LOG2_E
         for start in range(0, x_NE.shape[0], chunk):
             rows = slice(start, start + chunk)
-            slope = torch.addmm(bias_V, x_NE[rows], weight_EV)  # logits, then softmax − one-hot in the same memory
             target = target_N[rows, None]
-            slope.sub_(slope.amax(1, keepdim=True))
-            chosen = slope.gather(1, target)
-            total = slope.exp_().sum(1, keepdim=True)
-            loss_N[rows] = (total.log() - chosen).squeeze(1)
-            if not any((wants_x, wants_weight, wants_bias)):
-                continue
-            slope.div_(total)
-            slope.scatter_add_(1, target, slope.new_full((1, 1), -1.0).expand_as(target))
+            share = _logits(offset_V, x_NE[rows], weight_EV)
+            share.sub_(share.amax(1, keepdim=True))  # 2^(logit − largest) next
+            chosen = share.gather(1, target)
+            total = share.exp2_().sum(1, keepdim=True)  # three times as fast as exp_
+            loss_N[rows] = (total.log2() - chosen).squeeze(1) / LOG2_E
             if grad_x is not None:
-                torch.mm(slope, weight_EV.T, out=grad_x[rows])
+                grad_x[rows] = product(share, weight_EV.T) / total
+                grad_x[rows] -= weight_EV.T[target_N[rows]]
             if ctx.probabilities is not None:
-                ctx.probabilities.append(slope)
+                share.div_(total)
+                ctx.probabilities.append(share.scatter_add_(1, target, -torch.ones_like(total)))
         ctx.save_for_backward(x_NE, *([] if grad_x is None else [grad_x]))
         ctx.chunk = chunk
         return loss_N
@@ -70,7 +83,8 @@ class _Fused(torch.autograd.Function):
 def cross_entropy(x_CNE: Tensor, weight: Tensor, bias: Tensor, target_CN: Tensor) -> Tensor:
     """Per-token cross-entropy (nats), shape (C, N).
 
-    `weight` is (E, V) when all chains share it, or (C, E, V); `bias` (V) or (C, V) likewise. Twice differentiating
+    `weight` is (E, V) when all chains share it, or (C, E, V); `bias` (V) or (C, V) likewise. A frozen weight may be of
+    less precision than x: the products with it then are, and nothing else. Twice differentiating
     is refused by torch. When the unembedding itself is to be differentiated, the chunks are kept for the backward
     pass; else nothing of size N × V is.
     """

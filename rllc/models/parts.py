@@ -1,33 +1,49 @@
 """Parts of the weights: globs over the flat parameter names."""
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rllc.mistake import Mistake
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 
 
-def select(part: str, names: Sequence[str]) -> list[str]:
+NEAREST = 5  # names that a refusal suggests
+
+
+def select(
+    part: str, names: Sequence[str], *, tied: Mapping[str, str] = MappingProxyType({}), key: str = "grid.parts"
+) -> list[str]:
     """The names that a part stands for, in the order of `names`.
 
     A term is a glob (`L0H3.q`, `*.q`, `L0*`, `*`); `L1H6` is short for `L1H6.*`; a number never runs on, so `L1*`
-    does not reach L10. Terms are united with `+`, and a leading `!` takes the complement of its term.
+    does not reach L10. Terms are united with `+`, and a leading `!` takes the complement of its term. `tied` gives the
+    first name of an array for each further one: a term matches the array under any of its names, and the first is
+    returned.
 
     Raises:
-        Mistake: a term matches nothing (the legal heads or names are listed), or the part is empty.
+        Mistake: a term matches nothing (the nearest names and the legal ones are listed), or the part is empty.
     """
     chosen: set[str] = set()
     for term in part.split("+"):
         glob = term.removeprefix("!")
         pattern = re.compile(f"{_pattern(glob)}|{_pattern(f'{glob}.*')}")
-        matched = {name for name in names if pattern.fullmatch(name)}
+        matched = {tied.get(name, name) for name in names if pattern.fullmatch(name)}
         if not matched:
-            raise Mistake(f"grid.parts: {term!r} matches no parameter; legal: {_legal(names)}.")
-        chosen |= set(names) - matched if term.startswith("!") else matched
+            raise Mistake(f"{key}: {term!r} matches no parameter; {_nearest(glob, names)}legal: {_legal(names)}.")
+        chosen |= set(names) - set(tied) - matched if term.startswith("!") else matched
     if not chosen:
-        raise Mistake(f"grid.parts: {part!r} leaves no parameter; legal: {_legal(names)}.")
+        raise Mistake(f"{key}: {part!r} leaves no parameter; legal: {_legal(names)}.")
     return [name for name in names if name in chosen]
+
+
+def caution(part: str, chosen: Sequence[str], names: Sequence[str]) -> str:
+    """What to say of a part other than "*" that turns out to be the whole model; else empty."""
+    if part == "*" or len(names) == 1 or set(chosen) != set(names):
+        return ""
+    return f"{part!r} is the whole model, all {len(names)} arrays; write '*' if that is meant"
 
 
 def heads(names: Sequence[str]) -> list[str]:
@@ -57,8 +73,14 @@ def _pattern(glob: str) -> str:
     return out
 
 
+def _nearest(glob: str, names: Sequence[str]) -> str:
+    prefixes = [".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 2)]
+    found = difflib.get_close_matches(glob, dict.fromkeys(prefixes), NEAREST)
+    return f"nearest: {', '.join(found)}; " if found else ""
+
+
 def _legal(names: Sequence[str]) -> str:
     found = heads(names)
     others = [name for name in names if not HEAD.match(name)]
-    more = ", …" if len(found) > 64 else ""
-    return f"heads {', '.join(found[:64])}{more}; names {', '.join(others[:40])}; globs over them"
+    listed = f"heads {', '.join(found[:64])}{', …' if len(found) > 64 else ''}; " if found else ""
+    return f"{listed}names {', '.join(others[:40])}{', …' if len(others) > 40 else ''}; globs over them"

@@ -1,105 +1,20 @@
 """The loss as a function of one part of the weights, the rest frozen at w*: what cannot change is computed once.
 
-A `Pool` belongs to one checkpoint and one dataset. It keeps what all parts share: the residual streams at w* and the
-reference loss of each row. A part is then a split of the weights into arrays of its own and a frozen rest, never a
-mask. Everything is computed in blocks of the planned shape (C, B), so that a chain that stays at w* gives exactly
-its reference.
+A part is a split of the weights into arrays of its own and a frozen rest, never a mask; what is frozen comes from the
+`Pool`.
 
-Shapes: C chains, B rows of a minibatch, N rows of the pool, L positions, E residual width.
+Shapes: C chains, B rows of a minibatch, L positions, E residual width, K head width, N tokens, V vocabulary.
 """
-
-from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from rllc.config import Model
-from rllc.models import attention
+from rllc.models import attention, last
 from rllc.models.attention import Weights
 from rllc.models.layout import MATRICES, names
 from rllc.models.parts import HEAD, select
-
-CACHE_BYTES = 288 * 2**20  # of one array kept for the whole pool; three are kept at a time
-
-
-class Pool:
-    """One checkpoint on the estimation rows of one dataset.
-
-    `tokens_NL` are the rows; `chains` and `batch` the shape of every block.
-    """
-
-    def __init__(self, weights: Weights, model: Model, tokens_NL: Tensor, *, chains: int, batch: int) -> None:
-        self.weights, self.model, self.tokens_NL = weights, model, tokens_NL
-        self.chains, self.batch = chains, batch
-        self._kept: dict[str, Tensor] = {}
-        self._large: set[str] = set()
-        self._recent: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def stream(self, layer: int, rows_CB: Tensor) -> Tensor:
-        """The residual stream before `layer` at w* on the given rows, shape (C, B, L, E)."""
-
-        def compute(rows_CB: Tensor) -> Tensor:
-            if layer == 0:
-                return attention.embed(self.weights, self.tokens_NL[rows_CB], self.model)
-            return attention.layer(self.weights, layer - 1, self.stream(layer - 1, rows_CB), self.model)
-
-        streams = self.once(f"stream {layer}", compute)
-        self.forget(f"stream {layer - 2}")  # two neighbours are enough: a layer's input and its output
-        return streams(rows_CB)
-
-    def reference(self, rows_CB: Tensor) -> Tensor:
-        """The loss of each row at w* (nats), shape (C, B); any C will do here."""
-
-        def compute(rows_CB: Tensor) -> Tensor:
-            last = self.stream(self.model.n_layers, rows_CB)
-            return attention.losses(self.weights, last, self.tokens_NL[rows_CB])
-
-        return self.once("reference", compute)(rows_CB)
-
-    def once(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """A look-up into what `compute` gives for all rows of the pool.
-
-        Where that is too large to keep, it is computed when asked for, once for each minibatch.
-        """
-        if name not in self._kept and name not in self._large:
-            self._keep(name, compute)
-        if name in self._large:
-            return partial(self._for_minibatch, name, compute)
-        kept = self._kept[name]
-        return lambda rows_CB: kept[rows_CB]
-
-    def forget(self, *names: str) -> None:
-        """Free what `once` kept under these names."""
-        for name in names:
-            self._kept.pop(name, None)
-            self._recent.pop(name, None)
-
-    @torch.no_grad()
-    def _keep(self, name: str, compute: Callable[[Tensor], Tensor]) -> None:
-        blocks = self._blocks()
-        first = compute(blocks[0])
-        row_bytes = first[0, 0].numel() * first.element_size()
-        if row_bytes * len(self.tokens_NL) > CACHE_BYTES:
-            self._large.add(name)
-            return
-        parts = [first.flatten(0, 1), *(compute(block).flatten(0, 1) for block in blocks[1:])]
-        self._kept[name] = torch.cat(parts)[: len(self.tokens_NL)]
-
-    @torch.no_grad()
-    def _for_minibatch(self, name: str, compute: Callable[[Tensor], Tensor], rows_CB: Tensor) -> Tensor:
-        """Compute for these rows, unless they are the very ones that were asked for last."""
-        rows, value = self._recent.get(name, (None, None))
-        if rows is not rows_CB or value is None:
-            value = compute(rows_CB)
-            self._recent[name] = (rows_CB, value)
-        return value
-
-    def _blocks(self) -> Tensor:
-        size = self.chains * self.batch
-        count = -(-len(self.tokens_NL) // size)
-        rows = torch.arange(count * size, device=self.tokens_NL.device) % len(self.tokens_NL)
-        return rows.view(count, self.chains, self.batch)
+from rllc.models.pool import Pool
 
 
 class OneHead:
@@ -109,36 +24,82 @@ class OneHead:
     """
 
     def __init__(self, pool: Pool, layer: int, head: int, live: list[str]) -> None:
-        self.pool, self.layer, self.names = pool, layer, live
+        self.pool, self.layer, self.head, self.names = pool, layer, head, live
         self._frozen = {name: pool.weights[f"L{layer}.{name}"][head : head + 1] for name in MATRICES}
         self._live = [name.partition(".")[2] for name in live]
         self.start = [self._frozen[name][0] for name in self._live]
+        self.place = attention.places(pool.weights, pool.model, pool.tokens_NL.shape[1])
         self.reference = pool.reference
-        self._output = pool.once(f"output {layer}.{head}", self._compute_output)
 
     def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
         """Loss of each row (nats), shape (C, B); each live array has a leading chain axis."""
         pool, model = self.pool, self.pool.model
-        change = self._head(live, rows_CB) - self._output(rows_CB)
+        output = pool.once(f"output {self.layer}.{self.head}", self._compute_output)
+        change = self._head(live, rows_CB) - output(rows_CB)
         x_CBLE = pool.stream(self.layer + 1, rows_CB) + change
         for index in range(self.layer + 1, model.n_layers):
-            x_CBLE = attention.layer(pool.weights, index, x_CBLE, model)
-        return attention.losses(pool.weights, x_CBLE, pool.tokens_NL[rows_CB])
+            x_CBLE = pool.layer(index, x_CBLE)
+        return pool.losses(pool.frozen, x_CBLE, rows_CB)
 
     def close(self) -> None:
         """Free what was kept for this head alone."""
-        self.pool.forget(f"output {self.layer}.{self.names[0].partition('.')[0].partition('H')[2]}")
+        self.pool.forget(f"output {self.layer}.{self.head}")
+
+    def join(self, live: list[Tensor]) -> Weights:
+        """The head's arrays as `attention.join` has them, the live ones in their places."""
+        moving = {name: array.unsqueeze(1) for name, array in zip(self._live, live, strict=True)}
+        return attention.join(self._frozen | moving)
 
     def _compute_output(self, rows_CB: Tensor) -> Tensor:
         return self._head([array.expand(len(rows_CB), *array.shape) for array in self.start], rows_CB)
 
     def _head(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
-        pool = self.pool
+        return attention.heads(self.join(live), self.pool.content(self.layer, rows_CB), self.place, self.pool.model)
+
+
+class LastHead:
+    """Some or all matrices of one head of the last layer: only its channels move the logits (see `models.last`)."""
+
+    def __init__(self, pool: Pool, head: int, live: list[str]) -> None:
+        self.pool, self.layer, self.names = pool, pool.model.n_layers - 1, live
+        self._head = OneHead(pool, self.layer, head, live)
+        self.start = self._head.start
         with torch.no_grad():
-            below = pool.stream(self.layer, rows_CB)
-            address, content = attention.inputs(pool.weights, self.layer, below, pool.model)
-        moving = {name: array.unsqueeze(1) for name, array in zip(self._live, live, strict=True)}
-        return attention.heads(self._frozen | moving, address, content)
+            out = self._head.join(self._start(pool.chains))["out"].expand(pool.chains, -1, -1)
+            self._out, self._logit = _centre(out), self._logits(_centre(out))
+        self._offset = pool.weights["final.b"] @ pool.weights["unembed"] + pool.weights["unembed.b"]
+        self._mixed = pool.once(f"mixed {live}", lambda rows_CB: self._mix(self._start(len(rows_CB)), rows_CB))
+        self.reference = pool.once("reference last", lambda rows_CB: self.losses(self._start(len(rows_CB)), rows_CB))
+
+    def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+        """Loss of each row (nats), shape (C, B); each live array has a leading chain axis."""
+        pool, (chains, rows) = self.pool, rows_CB.shape
+        out_CKE = _centre(self._head.join(live)["out"].expand(chains, -1, -1))
+        mixed, frozen = (_tokens(array) for array in (self._mix(live, rows_CB), self._mixed(rows_CB)))
+        moved = torch.cat([mixed, mixed - frozen], 1).transpose(1, 2)
+        stream = pool.centred(rows_CB).flatten(1, 2)
+        stream = torch.baddbmm(stream, moved, torch.cat([out_CKE - self._out, self._out], 1))
+        return last.losses(
+            mixed, self._logits(out_CKE), (stream.square().mean(2) + attention.EPS).rsqrt(),
+            frozen=(frozen, self._logit), base=pool.base(rows_CB), offset_V=self._offset,
+            target_CN=pool.tokens_NL[rows_CB][:, :, 1:].flatten(1), rows=rows,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Free what was kept for this head alone."""
+        self._head.close()
+        self.pool.forget(f"mixed {self.names}")
+
+    def _start(self, chains: int) -> list[Tensor]:
+        return [array.expand(chains, *array.shape) for array in self.start]
+
+    def _mix(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+        content = self.pool.content(self.layer, rows_CB)
+        mixed = attention.mix(self._head.join(live), content, self._head.place, self.pool.model)
+        return mixed.view(*rows_CB.shape, *mixed.shape[1:])
+
+    def _logits(self, out_CKE: Tensor) -> Tensor:
+        return out_CKE * self.pool.weights["final.w"] @ self.pool.weights["unembed"]
 
 
 class Several:
@@ -161,7 +122,7 @@ class Several:
             x_CBLE = pool.stream(self._lowest, rows_CB)
         for index in range(max(self._lowest, 0), model.n_layers):
             x_CBLE = attention.layer(weights, index, x_CBLE, model)
-        return attention.losses(weights, x_CBLE, pool.tokens_NL[rows_CB])
+        return pool.losses(weights, x_CBLE, rows_CB)
 
     def close(self) -> None:
         """Free what was kept for this part alone."""
@@ -171,7 +132,7 @@ class Several:
         return self.losses([array.expand(len(rows_CB), *array.shape) for array in self.start], rows_CB)
 
     def _merge(self, live: list[Tensor]) -> Weights:
-        weights, by_stack = dict(self.pool.weights), dict[str, dict[int, Tensor]]()
+        weights, by_stack = dict(self.pool.frozen), dict[str, dict[int, Tensor]]()
         for (stack, at), array in zip(self._places, live, strict=True):
             if at is None:
                 weights[stack] = array
@@ -185,7 +146,7 @@ class Several:
         return weights
 
 
-def restrict(pool: Pool, part: str) -> OneHead | Several:
+def restrict(pool: Pool, part: str) -> OneHead | LastHead | Several:
     """The loss as a function of `part` (a glob over the flat parameter names).
 
     Raises:
@@ -194,7 +155,20 @@ def restrict(pool: Pool, part: str) -> OneHead | Several:
     live = select(part, [name for name, _, _ in names(pool.model)])
     owners = {name.partition(".")[0] for name in live}
     match = HEAD.fullmatch(owners.pop()) if len(owners) == 1 else None
-    return OneHead(pool, int(match[1]), int(match[2]), live) if match else Several(pool, live)
+    if match is None:
+        return Several(pool, live)
+    layer, head = int(match[1]), int(match[2])
+    ends = layer == pool.model.n_layers - 1 and pool.loss is None
+    return LastHead(pool, head, live) if ends else OneHead(pool, layer, head, live)
+
+
+def _centre(array: Tensor) -> Tensor:
+    return array - array.mean(-1, keepdim=True)
+
+
+def _tokens(mixed_CBKL: Tensor) -> Tensor:
+    """Channels × tokens with a next token, (C, K, N)."""
+    return mixed_CBKL[..., :-1].transpose(1, 2).flatten(2)
 
 
 def _at(weights: Weights, place: tuple[str, int | None]) -> Tensor:

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from rllc import tables
+from rllc import intervals, tables
 from rllc.head_types import SCORES
 from rllc.mistake import Mistake
 from rllc.scopes import HEAD
@@ -26,8 +25,10 @@ from rllc.trajectories import natural
 Values = NDArray[np.float64]
 Row = dict[str, Any]  # a row of estimates.parquet
 
-COVERAGE = 0.95  # of the intervals that are drawn
-STATS = ("stein", "localised", "bias_burn_in", "rhat", "ess", "drift", "drift_p")
+STATS = (
+    "freedom", "stein", "localised", "bias_step", "bias_step_most", "bias_burn_in", "bias_removed", "rhat", "ess",
+    "drift", "drift_p",
+)  # fmt: skip
 DEFAULTS: Row = {
     "key": "", "run": "run", "metric": "value", "seed": 0, "value": math.nan, "error": math.nan,
     "health": "ok", "reason": "", **dict.fromkeys(STATS, math.nan), "chains": (), "sampler": "null", "code": "",
@@ -149,18 +150,21 @@ def _curves(rows: list[Row]) -> Curves:
         cells[row["part"], row["dataset"], row["step"]].append(row)
     for (part, dataset, step), seeds in cells.items():
         where = parts.index(part), datasets.index(dataset), steps.index(step)
-        error = math.sqrt(sum(row["error"] ** 2 for row in seeds)) / len(seeds)
         value_PDT[where] = sum(row["value"] for row in seeds) / len(seeds)
-        error_PDT[where] = error
-        half_PDT[where] = error * quantile(sum(max(len(row["chains"]) - 1, 0) for row in seeds))
+        error_PDT[where] = math.hypot(*(row["error"] for row in seeds)) / len(seeds)
+        half_PDT[where] = half_width(seeds)
     value_PDT[~np.isfinite(value_PDT)] = np.nan
     return Curves(rows[0]["run"], rows[0]["metric"], parts, datasets, steps, value_PDT, error_PDT, half_PDT)
 
 
-def quantile(freedom: int) -> float:
-    """Half width of the 95 % interval in standard errors: Student's t, or the normal's where the chains are unknown."""
-    tail = (1 + COVERAGE) / 2
-    return float(stats.t.ppf(tail, freedom) if freedom > 0 else stats.norm.ppf(tail))
+def half_width(seeds: Sequence[Row]) -> float:
+    """Half width of the 95 % interval of the mean over seeds: Student's t, the normal's where no chains are known.
+
+    Seeds of a cell have one sampler and so one variance: their degrees of freedom add up.
+    """
+    error = math.hypot(*(row["error"] for row in seeds)) / len(seeds)
+    known = sum(row["freedom"] if row["freedom"] > 0 else max(len(row["chains"]) - 1, 0) for row in seeds)
+    return error * intervals.quantile(known or math.inf)
 
 
 def _parquet(path: Path, wanted: Iterable[str], keys: Collection[str] = ()) -> tuple[list[Row], int | None]:

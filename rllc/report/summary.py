@@ -47,11 +47,11 @@ def reading(source: Source) -> Iterator[str]:
             "part is not at a minimum of this loss."
         )
         yield (
-            "Bands are 95 % intervals and ± is one standard error, both from the spread of independent chains. They do "
-            "not contain what all chains have in common: the bias of the step size (Stein ratio above 1), of the "
-            "burn-in (column burn-in bias) and of the localisation (column localised), the choice of estimation "
-            "rows, and the training seed. All heads see the same minibatches, so differences between heads "
-            "are sharper than the bands suggest."
+            "Bands are 95 % intervals by Student's t and ± is one standard error, both from the spread of independent "
+            "chains. They do not contain what all chains have in common: the bias of the step size (columns step bias: "
+            "the share of λ̂ that it adds), of the burn-in (column burn-in bias) and of the localisation (column "
+            "localised), the choice of estimation rows, and the training seed. All heads see the same minibatches, so "
+            "differences between heads are sharper than the bands suggest."
         )
     names = {dataset for curves in source.curves.values() for dataset in curves.datasets}
     if any(name.startswith("stdlib_") for name in names):

@@ -66,15 +66,17 @@ def health(source: Source) -> str:
         (
             *cell,
             *(str(sum(row["health"] == state for row in rows)) for state in HEALTH),
-            *(_median(rows, name) for name in ("error", "stein", "ess", "rhat", "bias_burn_in", "localised", "drift")),
+            *(_median(rows, name) for name in ("error", "stein", "ess", "rhat")),
+            *(_median(rows, name) for name in ("bias_step", "bias_step_most", "bias_burn_in", "localised", "drift")),
             _extreme(rows, "stein", max),
             _extreme(rows, "ess", min),
             _extreme(rows, "rhat", max),
         )
         for cell, rows in sorted(found.items())
     ]
-    head = ("run", "dataset", *HEALTH, "error (nats)", "Stein ratio", "effective draws", "R-hat", "burn-in bias",
-            "localised", "drift (nats)", "largest Stein ratio", "fewest effective draws", "largest R-hat")  # fmt: skip
+    head = ("run", "dataset", *HEALTH, "error (nats)", "Stein ratio", "effective draws", "R-hat", "step bias, at least",
+            "step bias, at most", "burn-in bias", "localised", "drift (nats)", "largest Stein ratio",
+            "fewest effective draws", "largest R-hat")  # fmt: skip
     return table("Health of the estimator: counts, medians, and extremes", head, lines)
 
 

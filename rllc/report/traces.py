@@ -71,7 +71,7 @@ def _panel(axes: "Axes", row: Row, chains: Chains) -> None:
     last = max((float(step_S[-1]) for step_S, _ in chains if len(step_S)), default=1.0)
     if burn_in > 0:
         axes.axvspan(0, burn_in, color="#999999", alpha=0.22, lw=0)
-    value, half = row["value"], row["error"] * estimates.quantile(max(len(row["chains"]) - 1, 0))
+    value, half = row["value"], estimates.half_width([row])
     if np.isfinite(value):
         axes.plot([burn_in, last], [value, value], color="black", lw=1.6, label="estimate")
         if np.isfinite(half):

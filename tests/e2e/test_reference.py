@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rllc.metrics import llc
-from rllc.models.restriction import Pool
+from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 from rllc.zoo import folder
 

@@ -8,7 +8,7 @@ import torch
 from rllc.config import Model
 from rllc.metrics import patterns
 from rllc.models import attention
-from rllc.models.restriction import Pool
+from rllc.models.pool import Pool
 from rllc.task import Task
 
 TOKENS = torch.tensor([[[9, 1, 2, 1, 3, 1, 2]]])

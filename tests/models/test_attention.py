@@ -6,7 +6,7 @@ import torch
 
 from rllc.config import Model
 from rllc.models import attention, lens
-from rllc.models.layout import names, shapes
+from rllc.models.layout import MATRICES, names, shapes
 
 SHORT = Model(2, 3, 12, 5, 10, 17, "shortformer")
 LEARNED = Model(3, 2, 8, 4, 9, 11, "learned")
@@ -87,11 +87,12 @@ def test_patterns_are_what_the_heads_use():
     assert pattern.shape == (1, 2, 3, 10, 10)
     assert torch.allclose(pattern.sum(-1), torch.ones(1, dtype=torch.float64))
     assert not pattern.triu(1).any()
-    _, content = attention.inputs(weights, 0, x, SHORT)
+    content = attention.inputs(weights, 0, x)
     value = torch.einsum("cble,hek->cbhlk", content, weights["L0.v"]) + weights["L0.bv"][:, None]
     output = torch.einsum("cbhlm,cbhmk,hke->cble", pattern, value, weights["L0.o"])
-    stack = {name: weights[f"L0.{name}"] for name in ("q", "k", "v", "o", "bq", "bk", "bv")}
-    assert torch.allclose(output, attention.heads(stack, *attention.inputs(weights, 0, x, SHORT)), atol=1e-12)
+    joined = attention.join({name: weights[f"L0.{name}"] for name in MATRICES})
+    place = attention.places(weights, SHORT, 10)
+    assert torch.allclose(output, attention.heads(joined, content, place, SHORT), atol=1e-12)
 
 
 def test_flat_names_are_views_and_cover_every_weight_once():

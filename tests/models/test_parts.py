@@ -58,6 +58,36 @@ def test_a_term_that_matches_nothing_is_refused_with_the_legal_heads(part: str) 
         parts.select(part, NAMES)
 
 
+@pytest.mark.parametrize(
+    ("part", "nearest"),
+    [
+        ("L1H12", "L1H2, L1H1, L1H11, L1H10, "), ("embde", "embed, unembed"), ("L0.ln", "L0.ln1, "),
+        ("L3H4.g", "L3H4.v, L3H4.q, "),
+    ],
+)  # fmt: skip
+def test_what_matches_nothing_is_refused_with_the_nearest_names(part: str, nearest: str) -> None:
+    with pytest.raises(Mistake, match=f"{part!r} matches no parameter; nearest: {nearest}"):
+        parts.select(part, NAMES)
+
+
+def test_a_tied_array_is_matched_by_each_of_its_names_and_left_out_by_each() -> None:
+    tied = {"unembed": "embed"}
+    assert parts.select("unembed", NAMES, tied=tied) == ["embed", "unembed.b"]
+    assert parts.select("embed", NAMES, tied=tied) == ["embed"]
+    assert set(parts.select("!unembed", NAMES, tied=tied)) == set(NAMES) - {"embed", "unembed", "unembed.b"}
+
+
+@pytest.mark.parametrize("part", ["L*+!L*", "?*", "**", "L0*+!L0*"])
+def test_the_whole_model_under_another_name_is_told_with_its_size(part: str) -> None:
+    told = parts.caution(part, parts.select(part, NAMES), NAMES)
+    assert told == f"{part!r} is the whole model, all {len(NAMES)} arrays; write '*' if that is meant"
+
+
+@pytest.mark.parametrize("part", ["*", "L*", "!embed", "L1H1"])
+def test_a_part_or_the_whole_model_by_its_name_is_not_told(part: str) -> None:
+    assert parts.caution(part, parts.select(part, NAMES), NAMES) == ""
+
+
 def test_an_empty_part_is_refused() -> None:
     with pytest.raises(Mistake, match=r"'!\*' leaves no parameter"):
         parts.select("!*", NAMES)

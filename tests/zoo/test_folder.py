@@ -15,7 +15,7 @@ from rllc.config import Model
 from rllc.metrics import patterns
 from rllc.mistake import Mistake
 from rllc.models import attention, lens
-from rllc.models.restriction import Pool
+from rllc.models.pool import Pool
 from rllc.task import Task
 from rllc.zoo import folder
 
