@@ -51,14 +51,14 @@ class Cost:
         """As a person says it, for a number of workers."""
         left = self.tasks - self.done
         said = f"{self.tasks} tasks, {self.done} of them done; left: {self.steps:.3g} chain steps, {self.flop:.2g} FLOP"
-        if left and math.isfinite(self.seconds):
+        if left:
             said += f", about {hours(self.seconds / min(workers, left))} with {workers} worker{'s' * (workers > 1)}"
         return said
 
 
 def hours(seconds: float) -> str:
-    """Seconds as h:mm:ss with the decimal hours."""
-    return f"{progress.clock(seconds)} ({seconds / 3600:.2g} h)"
+    """Seconds as h:mm:ss with the decimal hours; an unknown time where nothing told."""
+    return "an unknown time" if math.isnan(seconds) else f"{progress.clock(seconds)} ({seconds / 3600:.2g} h)"
 
 
 def estimate(cells: Iterable[Cell], rates: Mapping[Kind, Rate], done: Set[Task] = frozenset()) -> Cost:

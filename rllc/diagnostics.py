@@ -27,6 +27,7 @@ from scipy import special
 
 from rllc import bias, budget, convergence, intervals
 from rllc.backends.contract import Trace
+from rllc.samplers import schedule
 from rllc.task import Sampler
 
 RELAXATIONS = 3.0  # fewer relaxation times of γ than this in the kept draws: short
@@ -86,13 +87,13 @@ def numbers(trace: Trace, excess_CS: NDArray[np.float64], sampler: Sampler, *, n
 def health(stats: dict[str, float], sampler: Sampler, *, value: float, error: float, chains: int) -> Health:
     """Judge an estimate by its `numbers` and the `freedom` of its error; no numbers where something is not finite.
 
-    The first that holds counts: diverged; short of relaxation times 2/(ε γ); suspect; short of chains for the budget.
+    The first that holds counts: diverged; short of relaxation times of γ; suspect; short of chains for the budget.
     """
     if not stats:
         return Health("diverged", "a loss or a weight is not finite")
     span = sampler.draws * sampler.every
-    relaxation = 2 / (sampler.lr * sampler.gamma) if sampler.lr * sampler.gamma > 0 else 0.0
-    if span < (RELAXATIONS if chains > 1 else ALONE) * relaxation:
+    relaxation = schedule.relaxation(sampler)
+    if math.isfinite(relaxation) and span < (RELAXATIONS if chains > 1 else ALONE) * relaxation:
         return Health("short", f"{span} kept steps are {span / relaxation:.1f} relaxation times of γ")
     if doubt := next(_doubts(stats, value, error), ""):
         return Health("suspect", doubt)

@@ -50,7 +50,7 @@ class Sampler:
         alpha: rmsprop: share of the old mean square that each step keeps.
         eps: rmsprop: added to the root of the mean square.
         adapt: rmsprop: steps after which the preconditioner stays as it is; 0 lets it adapt to the end.
-        friction: sgnht: friction at the start, the A of Ding et al. 2014.
+        friction: sgnht: the A of Ding et al. 2014, per unit of time √lr; 2√gamma damps the localisation critically.
         dtype: of weights and products.
         products: "exact", or "bf16_unembed": the frozen unembedding product in bfloat16, or "bf16": all products of
             frozen and moving weights; the chains' own state is in `dtype` always.

@@ -1,5 +1,6 @@
-"""The step size over time."""
+"""The step size over time, and how long a chain takes."""
 
+import math
 from typing import Any
 
 from rllc.task import Sampler
@@ -14,3 +15,18 @@ def rate(sampler: Sampler, t: Any) -> Any:
         return sampler.lr
     count = (t + 1 + sampler.warmup - abs(t + 1 - sampler.warmup)) // 2
     return sampler.lr * (count / sampler.warmup)
+
+
+def relaxation(sampler: Sampler) -> float:
+    """Steps in which a direction that γ alone holds comes back to 1/e, infinite at ε γ = 0.
+
+    2/(εγ) for sgld; eps times that for rmsprop, whose gradients there are small against eps; for sgnht, a damped
+    oscillator in steps of √ε, 1/(√ε s) with s = A/2 − √(max(A²/4 − γ, 0)).
+    """
+    if sampler.lr * sampler.gamma == 0:
+        return math.inf
+    if sampler.method == "sgnht":
+        half = sampler.friction / 2
+        slowest = half - math.sqrt(max(half**2 - sampler.gamma, 0.0))
+        return 1 / (math.sqrt(sampler.lr) * slowest) if slowest > 0 else math.inf
+    return (sampler.eps if sampler.method == "rmsprop" else 1.0) * 2 / (sampler.lr * sampler.gamma)
