@@ -260,7 +260,7 @@ def main() -> None:
     if options.here:
         return measure(options)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    plain |= dict.fromkeys(launch._THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
+    plain |= launch._MKL | dict.fromkeys(launch._THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
     for title, environment in (("default allocator", plain), ("rllc's allocator", plain | launch._MALLOC)):
         print(f"\n{title}, {options.threads} thread", flush=True)
         subprocess.run([sys.executable, *sys.argv, "--here"], env=environment, check=True)

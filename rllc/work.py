@@ -104,7 +104,10 @@ def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | mod
 
 
 def _inputs(cell: Cell) -> tuple[Any, ...]:
-    return cell.checkpoint, cell.rows, cell.task.loss, cell.task.sampler
+    """What a pool is made from; of the sampler that is the shape of a block and the precisions."""
+    sampler = cell.task.sampler
+    block = sampler and (sampler.chains, sampler.batch, sampler.dtype, sampler.products, sampler.backend)
+    return cell.checkpoint, cell.rows, cell.task.loss, block
 
 
 def _load(path: Path, weights: str) -> Any:

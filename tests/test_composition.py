@@ -157,4 +157,4 @@ def test_the_whole_configuration_is_shown_resolved(tmp_path: Path) -> None:
 def test_the_groups_are_shown() -> None:
     shown = command("sweep", "--help")
     assert shown.returncode == 0
-    assert "sampler: demo, paper, paper_figures, susceptibilities" in shown.stdout
+    assert "sampler: demo, paper, paper_figures, rmsprop, sgnht, susceptibilities" in shown.stdout

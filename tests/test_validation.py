@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rllc.report import style
-from rllc.validation import cases, curvature, figure, potentials, rows, table
+from rllc.validation import cases, curvature, figure, potentials, rows, setting, table
 
 ROWS = torch.zeros(1, 1, dtype=torch.int64)
 SMALL = [case for case in cases.every() if case.family != "large"]
@@ -172,10 +172,10 @@ def test_names_are_unique_and_families_have_several_values():
 def test_a_quick_case_is_estimated_rightly(case, monkeypatch):
     monkeypatch.setattr(rows, "_devinterp", lambda *_: (math.nan,) * 3)
     found = rows.measure(case)
-    assert found.stiff == pytest.approx(cases.STEP, rel=0.03)
-    inflated = case.expected / (1 - cases.STEP / 2)  # as if all directions were as stiff as the stiffest
+    assert found.stiff == pytest.approx(setting.STEP, rel=0.03)
+    inflated = case.expected / (1 - setting.STEP / 2)  # as if all directions were as stiff as the stiffest
     assert case.expected - 3 * found.error < found.value < inflated + 3 * found.error
-    assert found.error < 0.04 * found.exact
+    assert found.error < 0.06 * found.exact
 
 
 @pytest.mark.slow
@@ -185,11 +185,11 @@ def test_the_verb_makes_its_files_and_resumes(tmp_path):
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     folder = tmp_path / "validation"
-    lines = list(csv.DictReader((folder / "table.csv").open(encoding="utf-8")))
+    lines = list(csv.DictReader(io.StringIO((folder / "table.csv").read_text(encoding="utf-8"))))
     assert [line["name"] for line in lines] == [case.name for case in cases.every(quick=True)]
     assert all(abs(float(line["relative"])) < 0.1 for line in lines)
     assert (folder / "figure.png").stat().st_size > 10_000
-    assert json.loads((folder / "settings.json").read_text())["step"] == cases.STEP
+    assert json.loads((folder / "settings.json").read_text())["step"] == setting.STEP
     stored = {file: file.stat().st_mtime_ns for file in folder.glob("rows/*.json")}
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.stdout == first.stdout

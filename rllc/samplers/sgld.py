@@ -49,7 +49,9 @@ def log_acceptance(
         sampler: its ε, nβ and γ.
     """
     lr = rate(sampler, np.arange(excess_CS.shape[1] - 1))
-    force_CS = sampler.nbeta**2 * square_CS + 2 * sampler.nbeta * sampler.gamma * along_CS + sampler.gamma**2 * away_CS
     log_CS = np.zeros_like(excess_CS)
-    log_CS[:, 1:] = sampler.nbeta * (work_CS[:, 1:] - np.diff(excess_CS)) - lr / 8 * np.diff(force_CS)
+    with np.errstate(over="ignore", invalid="ignore"):  # a chain that diverged has none, which `health` tells
+        push_CS = 2 * sampler.nbeta * sampler.gamma * along_CS + sampler.gamma**2 * away_CS
+        force_CS = sampler.nbeta**2 * square_CS + push_CS
+        log_CS[:, 1:] = sampler.nbeta * (work_CS[:, 1:] - np.diff(excess_CS)) - lr / 8 * np.diff(force_CS)
     return log_CS

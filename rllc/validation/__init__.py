@@ -21,7 +21,7 @@ def run(config: "Config") -> int:
     1 if a chain diverged.
     """
     from rllc.report import style
-    from rllc.validation import cases, figure, table
+    from rllc.validation import cases, figure, setting, table
 
     chosen = cases.every(quick=config.validate.quick)
     folder = Path(config.root, "validation").resolve()
@@ -31,7 +31,7 @@ def run(config: "Config") -> int:
         atomic.write_text(folder / "table.csv", table.text(rows))
         atomic.write_text(folder / "order.csv", table.text(found))
         settings = {case.name: dataclasses.asdict(case.sampler) for case in chosen}
-        told = {"code": version.code(), "packages": version.packages(), "step": cases.STEP, "settings": settings}
+        told = {"code": version.code(), "packages": version.packages(), "step": setting.STEP, "settings": settings}
         atomic.write_text(folder / "settings.json", json.dumps(told, indent=1, ensure_ascii=False))
         with style.settings():
             style.save(figure.draw(rows), folder / "figure")

@@ -125,7 +125,6 @@ def test_a_budget_that_a_block_meets_runs_one_block():
     assert got.health == llc.measure(task(), pool()).health
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_a_pilot_that_diverges_is_the_estimate():
     sampler = changed(lr=1e38, gamma=0.0, budget=Budget(0.1, 0.0, 30))
     got = llc.measure(task(sampler=sampler), pool(sampler))

@@ -32,7 +32,8 @@ def test_the_rate_of_a_traced_step_is_the_same():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"method": "rmsprop", "lr": 1e-4}, {"method": "sgnht", "friction": 60.0}, {"gamma": 20.0}]
+    "changes",
+    [{}, {"method": "rmsprop", "lr": 1e-4}, {"method": "sgnht", "friction": 60.0, "lr": 1e-5}, {"gamma": 20.0}],
 )
 def test_a_chain_without_loss_and_noise_comes_back_in_the_relaxation_time(changes):
     sampler = dataclasses.replace(SAMPLER, **{"lr": 1e-3, **changes})
