@@ -1,10 +1,12 @@
 """What a step of a chain costs on torch and on jax, measured in turn in one process.
 
-    python bench/jax_cost.py [--model demo paper] [--rounds 5] [--draws N] [--rows 1024] [--products exact]
+    XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
+        python bench/jax_cost.py [--model demo paper] [--rounds 5] [--draws N] [--rows 1024]
 
 Both sides get the same weights, head, rows and settings, as `chain_cost.py` has them. A number is the median over
 rounds of the time of `backends.<side>.run`, in ms per chain × draw; the tables that all heads of a layer share are made
-before. "first" is what jax took for its first call, compiling included.
+before, and so are the losses at w*. "compile" is by how much jax's first call was longer than a second one that also
+finds the losses at w* (once a machine: compiled programs are kept on disk, which is switched off here).
 """
 
 import argparse
@@ -12,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 
+import jax
 import numpy as np
 import torch
 
@@ -40,6 +43,11 @@ def compare(name: str, part: str, pool: Pool, sampler: Sampler, rounds: int) -> 
         "jax": (jax_backend.run, jax_restriction.restrict(pool, part, sampler.products)),
     }
     seconds: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+    compiling = []
+    for _ in range(2):
+        began = time.perf_counter()
+        jax_backend.run(replace(sides["jax"][1], reference={}), sampler, rows_CSB, noise_seeds=seeds)
+        compiling.append(time.perf_counter() - began)
     for turn in range(rounds + 1):
         for side in sides if turn % 2 else reversed(sides):
             run, potential = sides[side]
@@ -53,7 +61,7 @@ def compare(name: str, part: str, pool: Pool, sampler: Sampler, rounds: int) -> 
     )
     return (
         f"{name:5} | {part} | {wall['torch']:6.2f} {cpu['torch']:6.2f} | {wall['jax']:6.2f} {cpu['jax']:6.2f} | "
-        f"{wall['torch'] / wall['jax']:5.2f} {cpu['torch'] / cpu['jax']:5.2f} | {seconds['jax'][0][0]:5.1f}"
+        f"{wall['torch'] / wall['jax']:5.2f} {cpu['torch'] / cpu['jax']:5.2f} | {compiling[0] - compiling[1]:5.1f}"
     )
 
 
@@ -68,7 +76,8 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["L0H0", "L1H0"])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("model | head | torch wall cpu | jax wall cpu  | ratio wall cpu | first (s)")
+    jax.config.update("jax_enable_compilation_cache", False)
+    print("model | head | torch wall cpu | jax wall cpu  | ratio wall cpu | compile (s)")
     for name in options.model:
         model, sampler = MODELS[name]
         sampler = replace(sampler, products=options.products, draws=options.draws or sampler.draws)

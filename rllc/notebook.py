@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rllc import atomic, closing, plan, resolve, trajectories
+from rllc.backends import installed
 from rllc.mistake import Mistake, unknown
 from rllc.task import Estimate, Sampler, Task
 
@@ -54,6 +55,7 @@ def estimate(
     path, rows = Path(checkpoint), np.asarray(tokens)
     options = _preset(sampler) if isinstance(sampler, str) else sampler
     resolve.check_sampler(options)
+    installed.check(options.backend)
     model, weights = folder.load(path)
     if caution := plan.caution(model, part):
         warnings.warn(caution, stacklevel=2)

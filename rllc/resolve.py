@@ -22,6 +22,9 @@ _LEGAL = {
 }
 
 
+_PRODUCTS = {"torch": ("exact", "bf16_unembed"), "jax": _LEGAL["products"], "devinterp": ("exact",)}
+
+
 def config(values: Mapping[str, Any]) -> Config:
     """Build the configuration.
 
@@ -55,6 +58,12 @@ def check_sampler(sampler: Sampler) -> None:
                 f"sampler.{name}: {value} is not a finite number {'above' if name == 'nbeta' else 'of at least'} 0."
             )
     _check_method(sampler)
+    products = _PRODUCTS[sampler.backend]
+    if sampler.products not in products:
+        raise Mistake(
+            f"sampler.products: {sampler.products} cannot be used with sampler.backend {sampler.backend}; "
+            f"legal: {', '.join(products)}."
+        )
     for name in ("chains", "draws", "every", "batch", "reference_batches"):
         _at_least(f"sampler.{name}", getattr(sampler, name), 1)
     for name in ("burn_in", "warmup", "adapt"):

@@ -28,6 +28,7 @@ from rllc import (
     track,
     version,
 )
+from rllc.backends import installed
 from rllc.config import Config
 from rllc.data import documents, rows
 from rllc.derive import cluster, draw, folder, gather_results
@@ -76,9 +77,10 @@ def check(config: Config) -> dict[str, list[int]]:
     """Check what can be known before any work; the steps of each run.
 
     Raises:
-        Mistake: a step, part, dataset or number of clusters that does not exist, or W&B asked for and not installed.
+        Mistake: a step, part, dataset or number of clusters that does not exist; a backend or W&B not installed.
     """
     track.check(config.track)
+    installed.check(config.sampler.backend)
     if config.module is not None:
         return modules.check(config, config.module)
     steps, model = runs.steps(config), runs.model(config)

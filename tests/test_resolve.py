@@ -187,3 +187,12 @@ def test_known_keys(key: str) -> None:
 def test_unknown_keys(key: str) -> None:
     with pytest.raises(Mistake, match=r": there is no such key; legal: "):
         resolve.known_key(key)
+
+
+@pytest.mark.parametrize(
+    ("backend", "products", "legal"), [("torch", "bf16", "exact, bf16_unembed"), ("devinterp", "bf16", "exact")]
+)
+def test_products_that_a_backend_has_not(backend: str, products: str, legal: str) -> None:
+    sampler = Sampler(1e-3, 30.0, 200.0, 4, 40, 0, 8, backend=backend, products=products)
+    with pytest.raises(Mistake, match=rf"^sampler.products: {products} cannot be used with .*; legal: {legal}\.$"):
+        resolve.check_sampler(sampler)

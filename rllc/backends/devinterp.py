@@ -10,7 +10,7 @@ import random
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,30 +49,42 @@ def run(
     noise_seeds: list[int],
     noise: float = 1.0,
 ) -> Trace:
-    """Run one chain after another as devinterp does, with its optimizer and the noise of torch's global generator.
+    """Run the chains, each with an optimizer of devinterp's own and the noise of torch's global generator.
 
-    The generator's state is put back at the end. As everywhere, the loss of a step is taken before its update.
+    They step together, because a potential may be built for this number of chains; each has its own state of the
+    generator, as if they ran one after another. The state of the caller is put back at the end. As everywhere, the loss
+    of a step is taken before its update.
 
     Raises:
         Mistake: see `check`.
     """
     check(sampler)
+    chains, steps, _ = rows_CSB.shape
+    rows = torch.from_numpy(rows_CSB)
+    start_D = _flat(potential.start)
+    seen_CKS = np.empty((chains, 4, steps))
     with _randomness(), _quiet():
-        chains = [
-            _chain(potential, sampler, rows_SB, seed=seed, noise=noise)
-            for rows_SB, seed in zip(torch.from_numpy(rows_CSB)[:, :, None], noise_seeds, strict=True)
-        ]
-    seen_CKS = np.stack([seen_KS for seen_KS, _ in chains])
-    end_CD = np.stack([end_D for _, end_D in chains])
+        live = [[nn.Parameter(array.clone()) for array in potential.start] for _ in range(chains)]
+        optimizers = [_optimizer(arrays, sampler, noise) for arrays in live]
+        states = [torch.Generator().manual_seed(seed).get_state() for seed in noise_seeds]
+        for t in range(steps):
+            seen_CKS[:, :, t] = _losses(potential, live, start_D, rows[:, t])
+            for chain, optimizer in enumerate(optimizers):
+                torch.set_rng_state(states[chain])
+                optimizer.param_groups[0]["lr"] = rate(sampler, t)
+                optimizer.step()
+                optimizer.zero_grad()
+                states[chain] = torch.get_rng_state()
+    end_CD = torch.stack([_flat(arrays).detach() for arrays in live]).numpy()
     excess_CS, reference_CS, along_CS, away_CS = seen_CKS.swapaxes(0, 1)
-    return Trace(excess_CS, reference_CS, along_CS, away_CS, end_CD, size=end_CD.shape[1])
+    return Trace(excess_CS, reference_CS, along_CS, away_CS, end_CD, size=len(start_D))
 
 
 def documented(potential: Potential, sampler: Sampler, *, rows: int, seed: int) -> tuple[NDArray[np.float64], float]:
     """λ̂ of each chain by `devinterp.slt.llc.llc`, and its seconds: its own batches, init loss and average.
 
-    `rows` is how many rows it draws minibatches from, without replacement and the same for all chains. The average is
-    over every step, burn-in among them, and of losses stored in float32.
+    The potential is asked for one chain at a time. Minibatches are drawn from `rows` rows, without replacement and the
+    same for all chains; the average is over every step, burn-in among them, and of losses stored in float32.
 
     Raises:
         Mistake: see `check`.
@@ -117,28 +129,23 @@ class _Weights(nn.Module):
         return losses[0]
 
 
-def _chain(
-    potential: Potential, sampler: Sampler, rows_S1B: Tensor, *, seed: int, noise: float
-) -> tuple[NDArray[np.float64], NDArray[np.floating[Any]]]:
-    """Excess, reference, w·∇ℓ and ‖w‖² of every step, (4, S), and the last weights, (D,)."""
-    torch.manual_seed(seed)
-    start = [array.reshape(-1) for array in potential.start]
-    live = [nn.Parameter(array.clone()) for array in potential.start]
-    optimizer = _optimizer(live, sampler, noise)
-    seen_KS = np.empty((4, len(rows_S1B)))
-    for t, rows_1B in enumerate(rows_S1B):
-        loss_B = potential.losses([array[None] for array in live], rows_1B)[0]
-        optimizer.zero_grad()
-        loss_B.mean().backward()
-        with torch.no_grad():
-            reference_B = potential.reference(rows_1B)[0]
-        away_D = torch.cat([array.detach().reshape(-1) - base for array, base in zip(live, start, strict=True)])
-        grad_D = torch.cat([array.grad.reshape(-1) for array in live if array.grad is not None])
-        means = [(loss_B.detach() - reference_B).double().mean(), reference_B.double().mean()]
-        seen_KS[:, t] = torch.stack([*means, (away_D * grad_D).double().sum(), away_D.double().square().sum()]).numpy()
-        optimizer.param_groups[0]["lr"] = rate(sampler, t)
-        optimizer.step()
-    return seen_KS, torch.cat([array.detach().reshape(-1) for array in live]).numpy()
+def _losses(
+    potential: Potential, live: list[list[nn.Parameter]], start_D: Tensor, rows_CB: Tensor
+) -> NDArray[np.float64]:
+    """Excess, reference, (w − w*)·∇ℓ and ‖w − w*‖² of each chain, (C, 4); leaves the gradients in the parameters."""
+    loss_CB = potential.losses([torch.stack(arrays) for arrays in zip(*live, strict=True)], rows_CB)
+    loss_CB.mean(1).sum().backward()
+    with torch.no_grad():
+        reference_CB = potential.reference(rows_CB)
+        away_CD = torch.stack([_flat(arrays) - start_D for arrays in live])
+    grad_CD = torch.stack([_flat([array.grad for array in arrays if array.grad is not None]) for arrays in live])
+    means = [(loss_CB.detach() - reference_CB).double().mean(1), reference_CB.double().mean(1)]
+    sums = [(away_CD * grad_CD).double().sum(1), away_CD.double().square().sum(1)]
+    return np.asarray(torch.stack([*means, *sums], 1).numpy())
+
+
+def _flat(arrays: Sequence[Tensor]) -> Tensor:
+    return torch.cat([array.reshape(-1) for array in arrays])
 
 
 def _optimizer(live: list[nn.Parameter], sampler: Sampler, noise: float) -> Any:

@@ -55,4 +55,6 @@ def _measure(folder: Path, names: list[str], workers: int) -> "list[Row]":
         for row in pool.imap_unordered(rows.kept_by_name, jobs):
             done[row.name] = row
             show(len(done), len(jobs))
+        pool.close()
+        pool.join()  # left to itself it would kill its workers, which then say that they leak
     return [done[name] for name in names]

@@ -1,6 +1,7 @@
 """Two settings in two panels: where λ̂ is the learning coefficient, and where it counts stiff directions."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,17 +21,19 @@ EQUAL = (20, 100)  # numbers of equal directions whose saturation is drawn
 
 def draw(rows: Sequence[Row]) -> "Figure":
     """Draw λ̂ against λ at each case's own setting, and against ½ nβ/γ Tr H at the paper's; inside `style.settings`."""
-    families = list(dict.fromkeys(row.family for row in rows))
+    counts = Counter(row.family for row in rows)
+    several = [family for family, count in counts.items() if count > 1]
+    look = {family: looks.look(several.index(family)) if family in several else looks.PLAIN for family in counts}
     box = style.across(2, 4.2, legend=True)
     figure, (own, paper) = style.panels(2, 2, box, title="The same losses at two settings of the sampler")
     setting = f"nβ = {PAPER.nbeta:g}, γ = {PAPER.gamma:g}"
     _panel(own, "large nβ, small γ: λ̂ is the learning coefficient (the line)", "exact λ")
     _panel(paper, f"{setting}: λ̂ counts curvature (the line)", f"½ nβ/γ Tr H at w*, {setting}")
-    for index, family in enumerate(families):
+    for family in counts:
         members = [row for row in rows if row.family == family]
-        _points(own, [(row.exact, row.value) for row in members], looks.look(index))
-        _points(paper, [(row.count, row.paper) for row in members], looks.look(index))
-    legend = [(family, replace(looks.look(index), line="")) for index, family in enumerate(families)]
+        _points(own, [(row.exact, row.value) for row in members], look[family])
+        _points(paper, [(row.count, row.paper) for row in members], look[family])
+    legend = [(family, replace(look[family], line="")) for family in counts]
     style.legend(own, legend[:4], box)
     style.legend(paper, legend[4:], box)
     for axes in (own, paper):

@@ -11,9 +11,13 @@ import torch
 from rllc.backends import devinterp
 from rllc.backends import torch as ours
 from rllc.mistake import Mistake
+from rllc.models.pool import Pool
+from rllc.models.restriction import restrict
 from rllc.task import Sampler
+from rllc.zoo import folder
 
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fixtures" / "tiny_attn")]
+import tiny_attn
 from quadratic import Law, Quadratic, rotated
 
 HESSIAN = rotated([0.70, 3.91, 6.63, 9.62, 11.72, 21.82])
@@ -44,6 +48,19 @@ def test_without_noise_the_path_is_ours(changes, potential):
         assert getattr(theirs, name) == pytest.approx(getattr(own, name), abs=1e-9), name
     assert theirs.size == own.size == 6
     assert theirs.end_CD[0] != pytest.approx(theirs.end_CD[1], abs=1e-3)  # minibatches move the chains apart
+
+
+@installed
+@pytest.mark.parametrize("part", ["L0H2", "L1H4", "L1*"])
+def test_without_noise_the_path_of_a_real_head_is_ours(part):
+    model, weights = folder.load(tiny_attn.path(1600))
+    weights = {name: array.double() for name, array in weights.items()}
+    pool = Pool(weights, model, torch.from_numpy(tiny_attn.rows("code")[:64]), chains=3, batch=4)
+    sampler = replace(SAMPLER, draws=4)
+    theirs, own = (run(backend, restrict(pool, part), sampler, noise=0.0) for backend in (devinterp, ours))
+    assert theirs.end_CD == pytest.approx(own.end_CD, abs=1e-9)
+    assert theirs.excess_CS == pytest.approx(own.excess_CS, abs=1e-9)
+    assert abs(own.excess_CS[:, -1]).min() > 1e-6
 
 
 @installed

@@ -14,7 +14,7 @@ from rllc.models.restriction import restrict
 from rllc.task import Sampler, Task
 from rllc.zoo import folder
 
-sys.path += [str(Path(__file__).parent / "fixtures" / "tiny_attn"), str(Path(__file__).parents[1] / "bench")]
+sys.path += [str(Path(__file__).parents[1] / "fixtures" / "tiny_attn"), str(Path(__file__).parents[2] / "bench")]
 import tiny_attn
 from plain_module import Plain, head_masks, token_losses
 
@@ -89,7 +89,12 @@ def test_a_head_agrees_with_devinterp_at_equal_settings(layer, head, trained, tm
     theirs_C, tokens_CSBL = by_devinterp(module, pool, layer, head, tmp_path / "samples.zarr")
     assert (tokens_CSBL == tokens_CSBL[:1]).all()
     own = task(f"L{layer}H{head}")
-    trace = backend.run(restrict(pool, own.part), SAMPLER, places(tokens_CSBL, pool), noise_seeds=llc.noise_seeds(own))
+    trace = backend.run(
+        restrict(pool, own.part),
+        SAMPLER,
+        places(tokens_CSBL, pool),
+        noise_seeds=llc.noise_seeds(own, range(SAMPLER.chains)),
+    )
     ours = llc.estimate(own, trace, trace.excess_CS, 0.0, seconds=0.0)
     theirs, their_error = theirs_C.mean(), theirs_C.std(ddof=1) / np.sqrt(len(theirs_C))
     assert ours.error < 0.05 * ours.value
