@@ -55,7 +55,7 @@ def estimate(
     path, rows = Path(checkpoint), np.asarray(tokens)
     options = _preset(sampler) if isinstance(sampler, str) else sampler
     resolve.check_sampler(options)
-    installed.check(options.backend)
+    installed.check(options)
     model, weights = folder.load(path)
     if caution := plan.caution(model, part):
         warnings.warn(caution, stacklevel=2)

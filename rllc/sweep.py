@@ -80,7 +80,7 @@ def check(config: Config) -> dict[str, list[int]]:
         Mistake: a step, part, dataset or number of clusters that does not exist; a backend or W&B not installed.
     """
     track.check(config.track)
-    installed.check(config.sampler.backend)
+    installed.check(config.sampler)
     if config.module is not None:
         return modules.check(config, config.module)
     steps, model = runs.steps(config), runs.model(config)

@@ -1,17 +1,20 @@
-"""Whether what a backend needs is installed, found out without loading it."""
+"""Whether a backend can be used here with these options, found out before any work."""
 
 import importlib.util
 
 from rllc.mistake import Mistake
+from rllc.task import Sampler
 
-EXTRAS = ("jax", "devinterp")  # backends that come with an extra of the package of the same name
 
-
-def check(backend: str) -> None:
-    """Refuse a backend that cannot be loaded here.
+def check(sampler: Sampler) -> None:
+    """Refuse a backend that cannot be loaded here, or cannot do what is asked.
 
     Raises:
-        Mistake: its package is not installed; the sentence says how to get it.
+        Mistake: its package is not installed, or its release lacks the method or option.
     """
-    if backend in EXTRAS and importlib.util.find_spec(backend) is None:
-        raise Mistake(f"sampler.backend: {backend} is not installed; pip install 'rllc[{backend}]'.")
+    if sampler.backend == "jax" and importlib.util.find_spec("jax") is None:
+        raise Mistake("sampler.backend: jax is not installed; pip install 'rllc[jax]'.")
+    if sampler.backend == "devinterp":
+        from rllc.backends import devinterp
+
+        devinterp.check(sampler)

@@ -113,7 +113,7 @@ def _reduced() -> list[Case]:
         laws.reduced_rank(16, 8, 16, 4),
         chains(1e3, 1.0, stiffest=25.0, steps=4000),
         partial(potentials.stretched, (16, 8, 16), 4, 5.0, seed=0),
-        note="the function and λ of (A, B), but directions up to 25 times stiffer and softer, which λ̂ feels: too small",
+        note="the function and λ of (A, B), but curvatures 25 times larger and smaller: the softest are not relaxed",
     )
     return [*mapped, elsewhere, stretched]
 
