@@ -86,14 +86,19 @@ def done(sweep: Path) -> set[Task]:
 
 
 def kind(cell: Cell) -> Kind:
-    """What two cells share that take the same time a chain step: the metric, part, FLOP of a step, and arithmetic."""
+    """What two cells share that take the same time a chain step.
+
+    The metric, part, FLOP of a step and arithmetic; and the length up to a factor of 4, for what a task takes beside
+    its steps (a backend's compilation, say) would be multiplied up with it.
+    """
     task, sampler = cell.task, cell.task.sampler
     layer, head = parts.place(task.part)
     part = layer if head >= 0 else task.part
     if sampler is None:
         return task.metric, cell.cost
     arithmetic = sampler.method, sampler.dtype, sampler.products, sampler.backend, sampler.reference
-    return task.metric, part, round(cell.cost / sampler.steps), *arithmetic
+    length = sampler.steps.bit_length() // 2, sampler.budget
+    return task.metric, part, round(cell.cost / sampler.steps), *length, *arithmetic
 
 
 def past(root: Path) -> dict[Kind, Rate]:

@@ -85,7 +85,8 @@ def run(commands: Sequence[Sequence[str]], launch: Launch, *, at_once: int, watc
 
 def _start(command: Sequence[str], threads: int) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, so that Ctrl-C reaches only its parent."""
-    environment = os.environ | _MALLOC | _MKL | dict.fromkeys(_THREADS, str(threads))
+    xla = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen={str(threads > 1).lower()}".strip()
+    environment = os.environ | _MALLOC | _MKL | dict.fromkeys(_THREADS, str(threads)) | {"XLA_FLAGS": xla}
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
 
 

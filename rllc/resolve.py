@@ -44,10 +44,12 @@ def check_sampler(sampler: Sampler) -> None:
     """Refuse options with which no chain can run.
 
     Raises:
-        Mistake: nβ is not positive, ε or γ negative, one of them not finite, a count below 1, a word not legal, or
-            ε γ ≥ 4 (rmsprop: ε γ/eps ≥ 4), where w − w* of even a flat direction grows at each step; α, eps or A out of
-            range; a budget that asks for no error, or no chains; a bias to be removed that is known for another method.
+        Mistake: a value has the wrong type; nβ is not positive, ε or γ negative, one of them not finite, a count below
+            1, a word not legal, or ε γ ≥ 4 (rmsprop: ε γ/eps ≥ 4), where w − w* of even a flat direction grows at each
+            step; α, eps or A out of range; a budget that asks for no error, or no chains; a bias to be removed that is
+            known for another method.
     """
+    _build(Sampler, dataclasses.asdict(sampler), "sampler")
     for name, legal in _LEGAL.items():
         if getattr(sampler, name) not in legal:
             raise unknown(f"sampler.{name}", getattr(sampler, name), legal)

@@ -1,10 +1,12 @@
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 from tiny import Job, text
 
+os.environ.setdefault("RLLC_CACHE", f"{tempfile.gettempdir()}/rllc-tests-{os.getuid()}")  # of compiled programs
 os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torch is imported
 
 

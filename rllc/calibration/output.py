@@ -36,8 +36,8 @@ def write(folder: Path, config: Config, judged: Judged, chosen: Finding | None) 
         told += prices(config, chosen)
         atomic.write_text(file, _yaml(sampler, told[0]))
         told.append(
-            f"Use it, beside the overrides of this command: rllc sweep --config-dir {folder} sampler=calibrated "
-            f"name={config.name}-calibrated"
+            "Use it, beside the overrides of this command but those of sampler: "
+            f"rllc sweep --config-dir {folder} sampler=calibrated name={config.name}-calibrated"
         )
     atomic.write_text(folder / "reasons.txt", "".join(f"{line}\n" for line in told))
     with style.settings():

@@ -100,6 +100,12 @@ class ModulePart:
         if not isinstance(loss, Tensor) or loss.shape not in ((), (len(rows_B),)):
             what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise Mistake(f"loss: {what} is neither a scalar nor one number a sample, ({len(rows_B)},).")
+        if not loss.isfinite().all():
+            raise Mistake("loss: it is not finite at the weights given; look for NaN or infinite samples.")
+        if loss.dim() == 0 and not torch.allclose(loss, self._one(live, [torch.cat([a, a]) for a in batch]), rtol=1e-3):
+            raise Mistake(
+                "loss: the same samples twice give another value; a scalar must be the mean over its samples."
+            )
         if loss.dtype != live[0].dtype:
             raise Mistake(f"loss: {loss.dtype} is not {live[0].dtype}, the sampler's; let it keep its module's dtype.")
         if not torch.allclose(loss, self._one(live, batch), rtol=1e-3, equal_nan=True):

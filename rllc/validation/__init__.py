@@ -3,7 +3,10 @@
 import dataclasses
 import json
 import multiprocessing
+import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +52,7 @@ def _measure(folder: Path, names: list[str], workers: int) -> "list[Row]":
     context = multiprocessing.get_context("spawn")
     with (
         progress.bar("validate") as show,
-        context.Pool(min(workers, len(jobs)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool,
+        context.Pool(min(workers, len(jobs)), _follow, (os.getpid(),)) as pool,
     ):
         show(0, len(jobs))
         for row in pool.imap_unordered(rows.kept_by_name, jobs):
@@ -58,3 +61,15 @@ def _measure(folder: Path, names: list[str], workers: int) -> "list[Row]":
         pool.close()
         pool.join()  # left to itself it would kill its workers, which then say that they leak
     return [done[name] for name in names]
+
+
+def _follow(parent: int) -> None:
+    """Leave Ctrl-C to the parent of this process, and end when the parent is gone."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()

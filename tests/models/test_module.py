@@ -303,3 +303,13 @@ def test_mistakes_are_one_sentence(trained, digits, sentence):
             net, change.get("loss", cross_entropy), data, part=change.get("part", "*"),
             sampler=change.get("sampler", SHORT),
         )  # fmt: skip
+
+
+def test_a_sum_and_what_is_not_finite_are_no_losses():
+    module, data = nn.Linear(3, 1), torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    options = {"part": "*", "chains": 2, "batch": 4}
+    with pytest.raises(Mistake, match=r"^loss: the same samples twice give another value; a scalar must be the mean"):
+        modules.ModulePart(module, lambda module, x: module(x).square().sum(), data, **options)
+    data[:] = math.nan
+    with pytest.raises(Mistake, match=r"^loss: it is not finite at the weights given"):
+        modules.ModulePart(module, lambda module, x: module(x).square().mean(), data, **options)
