@@ -64,7 +64,7 @@ def test_a_kind_that_nothing_is_known_of_takes_the_mean(cells: list[Cell]) -> No
     assert cost.estimate(chains, rates).seconds == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("changes", [{"lr": 1e-4}, {"gamma": 1.0}, {"nbeta": 7.0}, {"draws": 41}, {"burn_in": 5}])
+@pytest.mark.parametrize("changes", [{"lr": 1e-4}, {"gamma": 1.0}, {"nbeta": 7.0}, {"draws": 190}, {"burn_in": 5}])
 def test_what_does_not_change_the_time_of_a_step_is_no_other_kind(changes: dict[str, float]) -> None:
     assert cost.kind(changed(**changes)) == cost.kind(changed())
 

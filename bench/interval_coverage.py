@@ -1,6 +1,6 @@
 """How often the intervals hold what they say: repeated estimates of quadratic losses whose SGLD law is known exactly.
 
-    python bench/coverage.py
+    python bench/interval_coverage.py
 
 d = 6, 200 repetitions of 4 chains × 200 draws for each line. First table: coverage of the sampler's own expectation at
 these finite draws and steps. Second: how far the estimate is from the exact value (ε → 0, endless chains) and how often
