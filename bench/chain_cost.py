@@ -238,6 +238,8 @@ def measure(options: argparse.Namespace) -> None:
     """The bench in this process, as its environment is."""
     warnings.simplefilter("ignore")  # devinterp's own
     torch.set_num_threads(options.threads)
+    if hasattr(os, "sched_setaffinity"):  # XLA starts threads of its own
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     print(f"a product of two matrices of 1,024 × 1,024 runs at {matmul_rate(options.threads):.0f} GFLOP/s")
     for name in options.model:
         compare(name, options)
