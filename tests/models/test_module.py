@@ -138,9 +138,10 @@ def test_at_the_start_every_minibatch_gives_its_reference(trained, digits, loss)
 
 @pytest.mark.slow
 def test_the_whole_model_has_more_than_its_parts(trained, digits):
-    """Two errors of the difference are below the gap, by the estimates themselves; the seed is fixed."""
+    """Two errors of the difference are below the gap; training's last bits, and with them the noise, may vary."""
+    many = dataclasses.replace(SAMPLER, chains=48)
     found = {
-        part: rllc.estimate_module(trained, cross_entropy, digits, part=part, sampler=SAMPLER)
+        part: rllc.estimate_module(trained, cross_entropy, digits, part=part, sampler=many)
         for part in ("conv1.*", "conv2", "fc.weight", "*")
     }
     whole = found.pop("*")
