@@ -9,7 +9,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rllc import resolve
+from rllc import resolve, schema
 from rllc.config import Config
 from rllc.mistake import Mistake, unknown
 
@@ -96,7 +96,7 @@ def _check_override(word: str, *, shipped: bool) -> None:
         if shipped:
             _check_options(key, value)
     elif key.partition(".")[0] not in ("hydra", "experiment"):
-        resolve.known_key(key)
+        schema.known_key(Config, key)
 
 
 def _check_options(group: str, value: str) -> None:

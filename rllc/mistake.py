@@ -16,3 +16,9 @@ def unknown(key: str, value: object, legal: Iterable[object]) -> Mistake:
     names = [str(name) for name in legal]
     shown = ", ".join(names[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
     return Mistake(f"{key}: {value!r} is not one of: {shown}.")
+
+
+def at_least(key: str, value: int, least: int) -> None:
+    """Refuse a number below the least legal one."""
+    if value < least:
+        raise Mistake(f"{key}: {value} is below the least legal value, {least}.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllc import atomic, closing, plan, resolve, trajectories
+from rllc import atomic, closing, legal, plan, trajectories
 from rllc.backends import installed
 from rllc.mistake import Mistake, unknown
 from rllc.task import Estimate, Sampler, Task
@@ -54,7 +54,7 @@ def estimate(
 
     path, rows = Path(checkpoint), np.asarray(tokens)
     options = _preset(sampler) if isinstance(sampler, str) else sampler
-    resolve.check_sampler(options)
+    legal.check_sampler(options)
     installed.check(options)
     model, weights = folder.load(path)
     if caution := plan.caution(model, part):
@@ -101,8 +101,8 @@ def estimate_module(
     from rllc.models import module as modules
 
     options = _preset(sampler) if isinstance(sampler, str) else sampler
-    resolve.check_sampler(options)
-    resolve.check_general(options, "modules")
+    legal.check_sampler(options)
+    legal.check_general(options, "modules")
     samples = modules.samples(data, options.batch)
     task = Task(
         run=type(module).__name__, weights=modules.content(module.state_dict().items()), step=-1, part=part,

@@ -10,7 +10,7 @@ import rllc
 
 PACKAGE = Path(rllc.__file__).parent
 LAYERS = (
-    ("values", "mistake task config resolve intervals"),
+    ("values", "mistake task config schema legal resolve intervals"),
     ("means", "backends samplers bias budget convergence diagnostics models zoo data store track train atomic progress "
               "version"),
     ("science", "metrics laws"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rllc import composition, resolve
+from rllc import composition, legal, resolve, schema
 from rllc.config import Config
 from rllc.mistake import Mistake
 from rllc.task import Budget, Sampler
@@ -157,9 +157,9 @@ def test_training_data_does_not_matter_where_no_run_is_trained(values: dict[str,
 def test_the_border_of_stability_is_lr_gamma_4(config: Config, gamma: float, method: str, border: float) -> None:
     """With RMSprop the largest preconditioner, 1/eps = 10, counts."""
     inside: Sampler = dataclasses.replace(config.sampler, method=method, gamma=gamma, lr=0.999999 * border / gamma)
-    resolve.check_sampler(inside)
+    legal.check_sampler(inside)
     with pytest.raises(Mistake, match="unstable"):
-        resolve.check_sampler(dataclasses.replace(inside, lr=1.000001 * border / gamma))
+        legal.check_sampler(dataclasses.replace(inside, lr=1.000001 * border / gamma))
 
 
 def test_a_budget_is_given_on_the_command_line() -> None:
@@ -170,29 +170,29 @@ def test_a_budget_is_given_on_the_command_line() -> None:
 def test_a_budget_needs_two_chains_and_a_removed_bias_sgld(config: Config) -> None:
     one = dataclasses.replace(config.sampler, chains=1, budget=Budget(0.1, 0.0, 64))
     with pytest.raises(Mistake, match=r"^sampler.chains: 1 is below 2"):
-        resolve.check_sampler(one)
+        legal.check_sampler(one)
     other = dataclasses.replace(config.sampler, bias="removed", method="rmsprop")
     with pytest.raises(
         Mistake, match=r"^sampler.bias: removed is legal with sampler.method sgld only, not with rmsprop"
     ):
-        resolve.check_sampler(other)
+        legal.check_sampler(other)
 
 
 @pytest.mark.parametrize("key", ["sampler.lr", "data.anything.path", "data.x.mix.code", "cluster.primary.method"])
 def test_known_keys(key: str) -> None:
-    resolve.known_key(key)
+    schema.known_key(Config, key)
 
 
 @pytest.mark.parametrize("key", ["samplr", "sampler.lrr", "data.x.pth", "cluster.primary.k"])
 def test_unknown_keys(key: str) -> None:
     with pytest.raises(Mistake, match=r": there is no such key; legal: "):
-        resolve.known_key(key)
+        schema.known_key(Config, key)
 
 
 @pytest.mark.parametrize(
-    ("backend", "products", "legal"), [("torch", "bf16", "exact, bf16_unembed"), ("devinterp", "bf16", "exact")]
+    ("backend", "products", "those"), [("torch", "bf16", "exact, bf16_unembed"), ("devinterp", "bf16", "exact")]
 )
-def test_products_that_a_backend_has_not(backend: str, products: str, legal: str) -> None:
+def test_products_that_a_backend_has_not(backend: str, products: str, those: str) -> None:
     sampler = Sampler(1e-3, 30.0, 200.0, 4, 40, 0, 8, backend=backend, products=products)
-    with pytest.raises(Mistake, match=rf"^sampler.products: {products} cannot be used with .*; legal: {legal}\.$"):
-        resolve.check_sampler(sampler)
+    with pytest.raises(Mistake, match=rf"^sampler.products: {products} cannot be used with .*; legal: {those}\.$"):
+        legal.check_sampler(sampler)

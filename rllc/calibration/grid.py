@@ -11,10 +11,10 @@ import numpy as np
 
 from rllc import bias, plan
 from rllc.config import Calibrate, Config
+from rllc.legal import check_sampler
 from rllc.mistake import Mistake, unknown
 from rllc.models import parts
 from rllc.plan import Cell, Checkpoint, Dataset
-from rllc.resolve import check_sampler
 from rllc.task import Sampler
 
 T = TypeVar("T")
