@@ -16,6 +16,8 @@ _LEGAL = {
     "backend": ("torch", "jax", "devinterp"),
     "bias": ("reported", "removed"),
 }
+_OPTIONS = {"rmsprop": ("alpha", "eps", "adapt"), "sgnht": ("friction",)}  # of one method alone
+_DEFAULT = {field.name: field.default for field in dataclasses.fields(Sampler)}
 _PRODUCTS = {"torch": ("exact", "bf16_unembed"), "jax": _LEGAL["products"], "devinterp": ("exact",)}
 
 
@@ -26,7 +28,7 @@ def check_sampler(sampler: Sampler) -> None:
         Mistake: a value has the wrong type; nβ is not positive, ε or γ negative, one of them not finite, a count below
             1, a word not legal, or ε γ ≥ 4 (rmsprop: ε γ/eps ≥ 4), where w − w* of even a flat direction grows at each
             step; α, eps or A out of range; a budget that asks for no error, or no chains; a bias to be removed that is
-            known for another method.
+            known for another method; an option of another method.
     """
     schema.build(Sampler, dataclasses.asdict(sampler), "sampler")
     for name, legal in _LEGAL.items():
@@ -53,6 +55,7 @@ def check_sampler(sampler: Sampler) -> None:
         raise Mistake(f"sampler.bias: removed is legal with sampler.method sgld only, not with {sampler.method}.")
     if sampler.budget is not None:
         _check_budget(sampler, sampler.budget)
+    _check_others(sampler)
 
 
 def _check_method(sampler: Sampler) -> None:
@@ -68,6 +71,17 @@ def _check_method(sampler: Sampler) -> None:
             f"sampler.lr: {sampler.lr} with sampler.gamma {sampler.gamma} is unstable by γ alone; "
             f"lr must be below {name} = {4 * scale / sampler.gamma:.3g}."
         )
+
+
+def _check_others(sampler: Sampler) -> None:
+    """Refuse what would change the key and nothing else."""
+    for method, names in _OPTIONS.items():
+        for name in names if method != sampler.method else ():
+            if (value := getattr(sampler, name)) != _DEFAULT[name]:
+                raise Mistake(
+                    f"sampler.{name}: {value} is for sampler.method {method}; with {sampler.method} only its default, "
+                    f"{_DEFAULT[name]}, is legal."
+                )
 
 
 def _check_budget(sampler: Sampler, budget: Budget) -> None:

@@ -59,7 +59,8 @@ def build(kind: Any, value: Any, key: str) -> Any:
 
 def _build_dataclass(kind: Any, value: Any, key: str) -> Any:
     if not isinstance(value, Mapping):
-        raise Mistake(f"{key or 'the configuration'}: {value!r} is not a group of named values.")
+        legal = ", ".join(get_type_hints(kind))
+        raise Mistake(f"{key or 'the configuration'}: {value!r} is not a group of named values; its keys: {legal}.")
     hints = get_type_hints(kind)
     prefix = f"{key}." if key else ""
     for name in value:

@@ -188,6 +188,7 @@ class Estimate:
         """As a person says it: "llc of L1H6 on stdlib_code at step 1600: 0.603 ± 0.026, 95 % 0.542 to 0.664 (ok)"."""
         task = self.task
         low, high = self.interval()
-        what = f"{task.metric} of {task.part} on {task.dataset} at step {task.step}"
+        place = f" at step {task.step}" if task.step >= 0 else ""  # weights of no known step have −1
+        what = f"{task.metric} of {task.part} on {task.dataset}{place}"
         number = f"{self.value:.3f} ± {self.error:.3f}, 95 % {low:.3f} to {high:.3f}"
         return f"{what}: {number} ({self.health}{self.reason and ', ' + self.reason})"

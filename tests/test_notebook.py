@@ -118,6 +118,6 @@ def test_an_estimate_is_said_in_a_line(checkpoint):
     got = rllc.estimate(checkpoint, "L1H2", np.zeros((4, 12), int), sampler=QUICK)
     low, high = got.interval()
     number = f"{got.value:.3f} ± {got.error:.3f}, 95 % {low:.3f} to {high:.3f}"
-    assert str(got) == f"llc of L1H2 on tokens at step -1: {number} ({got.health}, {got.reason})"
+    assert str(got) == f"llc of L1H2 on tokens: {number} ({got.health}, {got.reason})"
     assert "array" not in repr(got)
     assert set(dir(rllc)) == {"Estimate", "Mistake", "Sampler", "Sweep", "estimate", "estimate_module", "load"}

@@ -64,7 +64,7 @@ WRONG = [
     ("grid.parts", "L0H1", "grid.parts: 'L0H1' is not a list, as grid.parts="),
     ("grid.steps", [1.5], "grid.steps: 1.5 is not a whole number."),
     ("data", ["files"], r"data: \['files'\] is not a group of named values."),
-    ("sampler", 3, "sampler: 3 is not a group of named values."),
+    ("sampler", 3, "sampler: 3 is not a group of named values; its keys: lr, nbeta, gamma, "),
     ("sampler.typo", 1, "sampler.typo: there is no such key; legal: lr, nbeta"),
     ("typo", 1, "typo: there is no such key; legal: name, root"),
     ("data.stdlib_mix.typo", 1, "data.stdlib_mix.typo: there is no such key; legal: source, mix"),
@@ -101,6 +101,8 @@ WRONG = [
     *[("sampler.friction", value, f"sampler.friction: {value} is not a finite number of at least 0.") for value in (
         -1.0, math.nan, math.inf,
     )],
+    ("sampler.friction", 2.0, "sampler.friction: 2.0 is for sampler.method sgnht; with sgld only its default, 1.0, is"),
+    ("sampler.adapt", 5, "sampler.adapt: 5 is for sampler.method rmsprop; with sgld only its default, 0, is legal."),
     *[("sampler.nbeta", value, f"sampler.nbeta: {value} is not a finite number above 0.") for value in (
         0.0, -1.0, math.nan, math.inf,
     )],
@@ -116,7 +118,7 @@ WRONG = [
         ({"relative": 0.1, "absolute": 0, "chains": 7}, "sampler.budget.chains: 7 is below the least legal value, 8."),
         ({"relative": 0.1, "absolute": 0}, "sampler.budget.chains: no value is given."),
         ({"relative": 0.1, "absolute": 0, "chains": 64, "typo": 1}, "sampler.budget.typo: there is no such key"),
-        (64, "sampler.budget: 64 is not a group of named values."),
+        (64, "sampler.budget: 64 is not a group of named values; its keys: relative, absolute, chains."),
     )],
     ("sampler.lr", 0.02, "sampler.lr: 0.02 with sampler.gamma 200.0 is unstable by γ alone; .* 4/gamma = 0.02."),
     ("model.d_vocab", 256, "model.d_vocab: 256 is below the least legal value, 257."),

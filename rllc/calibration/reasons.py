@@ -21,7 +21,10 @@ def sentences(judged: Judged, chosen: Finding | None, config: Config) -> list[st
     """The recommendation first, then ε, then γ and nβ, then what the error resolves."""
     if chosen is None:
         faults = [f"{setting}: {judgement.fault}." for setting, judgement in judged.items()]
-        return ["Nothing is recommended: no ε of the grid is on a plateau; try a smaller calibrate.lr.", *faults]
+        return [
+            "Nothing is recommended: the chains of no ε of the grid are sound; try a smaller calibrate.lr.",
+            *faults,
+        ]
     sampler = choice.sized(chosen, config.sampler, asked(chosen, config))
     first = (
         f"Recommended: {chosen.setting}, {sampler.chains} chains × {sampler.draws} draws after {sampler.burn_in} steps "
@@ -34,17 +37,18 @@ def _step_size(judged: Judged, chosen: Finding, config: Config) -> list[str]:
     setting, tolerance = chosen.setting, config.calibrate.tolerance
     ladder = {other.lr: judgement for other, judgement in judged.items() if other.pair == setting.pair}
     bias = ladder[setting.lr].bias
-    against = "its half was not measured with whole chains"
+    place = f"γ {setting.gamma:g}, nβ {setting.nbeta:g}"
+    found = f"ε {setting.lr:g} was not compared with its half at {place}, so that its own chains alone speak for it"
     if bias is not None:
         half = ladder[setting.half.lr].finding
         assert half is not None
-        against = (
-            f"mean λ̂ is {chosen.value:.3f} ± {chosen.error:.3f} against {half.value:.3f} ± {half.error:.3f} at ε/2 "
-            f"(last checkpoint); over all, a step bias of {bias.value:.0%} ± {bias.error:.0%}"
+        found = (
+            f"ε {setting.lr:g} is the largest on the plateau of {place}: mean λ̂ is {chosen.value:.3f} ± "
+            f"{chosen.error:.3f} against {half.value:.3f} ± {half.error:.3f} at ε/2 (last checkpoint); over all, a step "
+            f"bias of {bias.value:.0%} ± {bias.error:.0%}"
         )
     told = [
-        f"ε {setting.lr:g} is the largest on the plateau of γ {setting.gamma:g}, nβ {setting.nbeta:g}: {against}; by "
-        f"the chains' own curvature it is {chosen.median('bias_step'):.1%} at least and "
+        f"{found}; by the chains' own curvature the step bias is {chosen.median('bias_step'):.1%} at least and "
         f"{chosen.median('bias_step_most'):.1%} at most (tolerance {tolerance:.0%}), burn-in bias "
         f"{chosen.median('bias_burn_in'):.1%}, Stein ratio {chosen.median('stein'):.2f}, ε p/2 at most "
         f"{chosen.most('stiff'):.2f} in the stiffest direction."

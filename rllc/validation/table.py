@@ -11,7 +11,21 @@ from dataclasses import dataclass
 
 from rllc.validation.rows import Row
 
-TITLES = ("case", "weights", "λ", "m", "expected", "rllc", "± error", "off", "devinterp", "off", "s", "s", "ε p/2")
+TITLES = (
+    "case",
+    "weights",
+    "λ",
+    "m",
+    "expected",
+    "rllc",
+    "± error",
+    "off",
+    "devinterp",
+    "off",
+    "rllc s",
+    "devinterp s",
+    "ε p/2",
+)
 
 
 @dataclass(frozen=True)
