@@ -8,7 +8,8 @@ system's allocator settings and with those that rllc gives to its workers.
 
 A line tells, all in ms per chain × draw, median (least) of wall time:
     torch, jax   `metrics.llc.measure` as a worker calls it: minibatches, restriction, chains, reference, estimate;
-                 "bf16" with the frozen unembedding product in bfloat16; jax without its compilation
+                 "bf16" with the frozen unembedding product in bfloat16; jax without its compilation. The few
+                 gradients more that find the stiffness are counted as in chains of 200 draws
     devinterp    its own loop `sample_single_chain` without observables in steady state: the first two steps of a
                  chain, the copy of the model, the garbage collections, the store and the reference are left out
 and how many times less than devinterp that is, by wall and by CPU time (which other load on the machine disturbs less),
@@ -36,6 +37,7 @@ from devinterp.slt.sampling import sample
 from plain_module import Plain, head_masks, token_losses
 
 from rllc import launch
+from rllc.backends import stiffness
 from rllc.config import Model
 from rllc.metrics import llc
 from rllc.models import attention
@@ -43,6 +45,7 @@ from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
 WARM = 2  # steps of a chain before its steady state
+LENGTH = 200  # draws of the paper's chains
 HEADS = ((0, 0), (1, 0))
 SETTINGS = Sampler(lr=1e-3, nbeta=30.0, gamma=200.0, chains=4, draws=40, burn_in=0, batch=8)
 MODELS = {
@@ -50,6 +53,7 @@ MODELS = {
     "paper": (Model(2, 8, 256, 32, 256, 5000, "shortformer"), replace(SETTINGS, draws=20)),
     "long": (Model(2, 8, 256, 32, 1024, 5000, "shortformer"), replace(SETTINGS, draws=6)),
 }
+ALLOCATORS = ("default", "rllc")
 OURS = {
     "torch": {},
     "torch bf16": {"products": "bf16_unembed"},
@@ -87,7 +91,7 @@ def clocks() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def timed(work: Callable[[], object], count: int) -> Cost:
+def timed(work: Callable[[], object], count: float) -> Cost:
     began = clocks()
     work()
     return Cost(*((clocks() - began) / count))
@@ -96,7 +100,9 @@ def timed(work: Callable[[], object], count: int) -> Cost:
 def rllc(case: Case, side: str) -> Cost:
     sampler = replace(case.sampler, **OURS[side])
     task = Task("bench", "", 0, f"L{case.layer}H{case.head}", "random", "", "llc", 0, sampler)
-    return timed(lambda: llc.measure(task, case.pools[sampler.products]), sampler.chains * sampler.draws)
+    extra = stiffness.DIRECTIONS + 1
+    count = sampler.chains * (sampler.draws + extra) / (1 + extra / LENGTH)
+    return timed(lambda: llc.measure(task, case.pools[sampler.products]), count)
 
 
 def devinterp(case: Case) -> Cost:
@@ -255,6 +261,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1024, help="of the pool")
     parser.add_argument("--draws", type=int, help="of each of the 4 chains (demo 40, paper 20, long 6)")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=ALLOCATORS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
@@ -263,8 +270,9 @@ def main() -> None:
         return measure(options)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     plain |= launch._MKL | dict.fromkeys(launch._THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
-    for title, environment in (("default allocator", plain), ("rllc's allocator", plain | launch._MALLOC)):
-        print(f"\n{title}, {options.threads} thread", flush=True)
+    for name in options.allocators:
+        environment = plain | (launch._MALLOC if name == "rllc" else {})
+        print(f"\nallocator: {name}, threads: {options.threads}", flush=True)
         subprocess.run([sys.executable, *sys.argv, "--here"], env=environment, check=True)
     return None
 

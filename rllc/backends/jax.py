@@ -23,6 +23,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from rllc import samplers
+from rllc.backends import stiffness
 from rllc.backends.contract import Trace
 from rllc.samplers import sgld
 from rllc.task import Sampler
@@ -96,14 +97,18 @@ def run(
         chains = functools.partial(_chains, program, (potential.frozen, potential.start, numbers, keys_C2))
         reference_SCB = _reference(potential, program, rows_SCB, chains)
         end_CD, loss_SCB, sums = (np.asarray(array) for array in chains(rows_SCB, len(rows_SCB), True))
+        slope = functools.partial(_gradient, program, (potential.frozen, potential.start))
+        start_D = np.asarray(ravel_pytree(potential.start)[0])
+        curvature = stiffness.largest(lambda w_D: np.asarray(slope(w_D, rows_SCB[0])), start_D, sampler.lr)
     excess_CS = (loss_SCB.astype(np.float64) - reference_SCB).mean(2).T
     along_CS, away_CS, square_CS, work_CS = sums.astype(np.float64).swapaxes(1, 2)
     accept_CS = None
     if sampler.method == "sgld":
         accept_CS = sgld.log_acceptance(excess_CS, along_CS, away_CS, square_CS, work_CS, sampler=sampler)
     return Trace(
-        excess_CS, reference_SCB.mean(2).T, along_CS, away_CS, end_CD=end_CD, size=end_CD.shape[1], accept_CS=accept_CS
-    )
+        excess_CS, reference_SCB.mean(2).T, along_CS, away_CS, end_CD=end_CD, size=end_CD.shape[1],
+        accept_CS=accept_CS, curvature=curvature,
+    )  # fmt: skip
 
 
 def _reference(
@@ -149,6 +154,19 @@ def _chains(program: _Program, given: Any, rows_SCB: Array, count: int, moves: b
     still = jnp.zeros_like(state[0])
     state, _, losses, sums = jax.lax.fori_loop(0, count, step, (state, (still, still), losses, sums))
     return state[0], losses, sums
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _gradient(program: _Program, given: Any, w_D: Array, rows_CB: Array) -> Array:
+    """∇ℓ at w (D), over the rows of all chains."""
+    frozen, start = given
+    _, unravel = ravel_pytree(start)
+
+    def loss(w_D: Array, rows_B: Array) -> tuple[Array, Array]:
+        return program.loss(program.form, frozen, unravel(w_D), rows_B)
+
+    grad_CD, _ = jax.vmap(jax.grad(loss, has_aux=True), (None, 0))(w_D, rows_CB)
+    return grad_CD.mean(0)
 
 
 def _seen(away_CD: Array, grad_CD: Array, last_away_CD: Array, last_grad_CD: Array) -> Array:

@@ -1,9 +1,10 @@
 """The chains in PyTorch: all chains of a task in one batch, on the part's own arrays only.
 
-Shapes: C chains, S steps, B rows of a minibatch, D weights of the part, K directions of a Krylov space.
+Shapes: C chains, S steps, B rows of a minibatch, D weights of the part.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,13 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rllc import samplers
+from rllc.backends import stiffness
 from rllc.backends.contract import Potential, Trace
 from rllc.samplers import sgld
 from rllc.samplers.schedule import rate
 from rllc.task import Sampler
-
-DIRECTIONS = 3  # of the Krylov space: with the gradient they start from four evaluations, 2 % of 200 steps
-EXHAUSTED = 1e-4  # a direction this much shorter once the space is taken out of it is rounding
 
 
 def run(
@@ -55,38 +54,14 @@ def run(
         for xi_D, generator in zip(xi_CD, generators, strict=True):
             xi_D.normal_(std=noise, generator=generator)
         state = step(state, grad_CD, away_CD, xi_CD, sampler=sampler, t=t)
-    return _trace(seen, state[0], sampler, stiffness(potential, sampler, rows[:, 0]))
 
+    def gradient(w_D: NDArray[Any]) -> NDArray[Any]:
+        w_CD = torch.from_numpy(w_D).to(start_D).repeat(chains, 1)
+        found: NDArray[Any] = _loss_and_gradient(potential, w_CD, rows[:, 0])[1].mean(0).cpu().numpy()
+        return found
 
-def stiffness(potential: Potential, sampler: Sampler, rows_CB: Tensor) -> float:
-    """Largest curvature of ℓ found at w*, over the rows of all chains (nats per squared weight).
-
-    The largest Ritz value of the Hessian in the Krylov space of the gradient one kick √ε of noise away from w*; the
-    products are differences of gradients over another √ε, which needs no double backward. Found from below; NaN where
-    ε is 0 or a gradient is not finite.
-    """
-    if sampler.lr == 0:
-        return math.nan
-    start_D, kick = _flat(potential), math.sqrt(sampler.lr)
-    xi_D = torch.from_numpy(np.random.default_rng(0).standard_normal(len(start_D), np.float32)).to(start_D)
-    base_D = start_D + kick * xi_D
-
-    def gradient(w_D: Tensor) -> Tensor:
-        return _loss_and_gradient(potential, w_D.repeat(len(rows_CB), 1), rows_CB)[1].mean(0)
-
-    still_D = ahead_D = gradient(base_D)
-    if not torch.isfinite(still_D).all():
-        return math.nan
-    basis_KD, bent_KD = start_D.new_empty(2, 0, len(start_D))
-    for _ in range(DIRECTIONS):
-        rest_D = ahead_D - basis_KD.T @ (basis_KD @ ahead_D)
-        if rest_D.norm() <= EXHAUSTED * ahead_D.norm():
-            break
-        basis_KD = torch.cat([basis_KD, rest_D[None] / rest_D.norm()])
-        ahead_D = (gradient(base_D + kick * basis_KD[-1]) - still_D) / kick
-        bent_KD = torch.cat([bent_KD, ahead_D[None]])
-    ritz_KK = (basis_KD @ bent_KD.T).double().cpu().numpy()
-    return float(max(np.linalg.eigvalsh(ritz_KK), default=0.0)) if np.isfinite(ritz_KK).all() else math.nan
+    curvature = stiffness.largest(gradient, start_D.cpu().numpy(), sampler.lr)
+    return _trace(seen, state[0], sampler, curvature)
 
 
 def _sgld(

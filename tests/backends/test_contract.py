@@ -241,6 +241,12 @@ def test_without_noise_the_backends_agree_on_the_same_minibatches(method):
         np.testing.assert_allclose(getattr(theirs, name), getattr(ours, name), rtol=1e-9, atol=1e-9)
 
 
+@each_backend
+def test_the_curvature_is_near_the_largest_of_the_hessian(backend):
+    found = run(backend, changed(draws=3), slope=SLOPE, chains=3).curvature
+    assert 0.95 * EIGENVALUES[-1] < found <= EIGENVALUES[-1] * (1 + 1e-9)  # three directions, six curvatures
+
+
 @each_sampler
 def test_zero_step_never_moves(backend, method):
     sampler = changed(**{**METHODS[method], "method": method, "lr": 0.0, "draws": 5})

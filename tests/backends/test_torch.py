@@ -1,4 +1,4 @@
-"""What is torch's own: dtypes, the update in place, the stiffness, and the acceptance ratio."""
+"""What is torch's own: dtypes, the update in place, and the acceptance ratio."""
 
 import dataclasses
 import math
@@ -9,6 +9,7 @@ import torch
 from quadratic import Quadratic, rotated
 from scipy import special
 
+from rllc.backends import stiffness
 from rllc.backends import torch as backend
 from rllc.samplers import sgld
 from rllc.task import Sampler
@@ -66,39 +67,13 @@ def test_weights_in_bfloat16_would_round_the_drift_away():
     assert SMALL_STEP.nbeta * np.mean(losses[2000:]) > 2 * SIZE / 2
 
 
-def stiffness(hessian, slope=None, *, lr=1e-3, dtype=torch.float64):
-    potential = Quadratic(hessian, slope, dtype=dtype)
-    return backend.stiffness(potential, dataclasses.replace(PAPER, lr=lr), torch.zeros(2, 3, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_largest_curvature_is_found_exactly_among_as_many_as_there_are_directions(dtype):
-    hessian = rotated([2.0] * 20 + [5.0] * 20 + [30.0])
-    assert backend.DIRECTIONS == 3
-    assert stiffness(hessian, dtype=dtype) == pytest.approx(30, rel=1e-9 if dtype == torch.float64 else 1e-3)
-
-
-@pytest.mark.parametrize("slope", [None, np.linspace(-1, 1, 50)])
-def test_the_curvature_is_found_from_below_among_many(slope):
-    found = stiffness(rotated(np.geomspace(0.01, 40, 50)), slope)
-    assert 0.8 * 40 < found <= 40 * (1 + 1e-9)
-
-
-def test_curvature_of_few_directions_a_flat_loss_and_no_step():
-    assert stiffness(np.diag([3.0, 3.0, 3.0])) == pytest.approx(3)  # the first direction spans the Krylov space
-    assert stiffness(np.diag([3.0, 7.0, 7.0])) == pytest.approx(7)
-    assert stiffness(np.zeros((3, 3))) == 0
-    assert math.isnan(stiffness(np.eye(3), lr=0.0))
-    assert math.isnan(stiffness(np.diag([math.inf, 1.0, 1.0])))
-
-
 def test_a_run_reports_the_curvature_and_asks_for_four_gradients_more():
     potential = Quadratic(rotated([2.0] * 10 + [30.0]))
     asked, losses = [], potential.losses
     potential.losses = lambda live, rows: asked.append(1) or losses(live, rows)
     trace = run(potential, dataclasses.replace(PAPER, draws=10), 2)
     assert trace.curvature == pytest.approx(30)
-    assert len(asked) == 10 + 1 + backend.DIRECTIONS - 1  # two curvatures: the third direction is not there
+    assert len(asked) == 10 + 1 + stiffness.DIRECTIONS - 1  # two curvatures: the third direction is not there
 
 
 def test_acceptance_follows_the_closed_form():
