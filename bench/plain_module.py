@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rllc.config import Model
-from rllc.models.attention import Weights
+from rllc.models.chains import Weights
 from rllc.models.layout import MATRICES
 
 

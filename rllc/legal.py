@@ -1,9 +1,10 @@
-"""With which options a sampler can run."""
+"""With which options a sampler can run, and which shapes a decoder can have."""
 
 import dataclasses
 import math
 
 from rllc import schema
+from rllc.config import Model, plain
 from rllc.mistake import Mistake, at_least, unknown
 from rllc.task import Budget, Sampler
 
@@ -106,3 +107,41 @@ def check_general(sampler: Sampler, what: str) -> None:
     for name, only in (("backend", "torch"), ("products", "exact")):
         if (value := getattr(sampler, name)) != only:
             raise Mistake(f"sampler.{name}: {value} cannot be used with {what}; legal: {only}.")
+
+
+def check_model(model: Model, key: str) -> None:
+    """Refuse a shape that no decoder has; `key` names its place.
+
+    Raises:
+        Mistake: a size is below 1, heads cannot be grouped, rotary positions turn an odd number of channels or more
+            than a head has, or an option needs an MLP that is not there.
+    """
+    for name in ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab"):
+        at_least(f"{key}.{name}", getattr(model, name), 1)
+    at_least(f"{key}.d_mlp", model.d_mlp, 0)
+    if model.n_kv is not None and (model.n_kv < 1 or model.n_heads % model.n_kv):
+        raise Mistake(f"{key}.n_kv: {model.n_kv} groups of {model.n_heads} heads are not equally large.")
+    rotary, turned = model.positions == "rotary", model.d_rotary
+    if turned % 2 or not (2 <= turned <= model.d_head if rotary else turned == 0):
+        only = f"an even number from 2 to d_head {model.d_head}" if rotary else "0"
+        raise Mistake(f"{key}.d_rotary: {turned} cannot be with positions {model.positions}; legal: {only}.")
+    for name in ("rotary_base", "eps"):
+        if not (math.isfinite(getattr(model, name)) and getattr(model, name) > 0):
+            raise Mistake(f"{key}.{name}: {getattr(model, name)} is not a finite number above 0.")
+    for name in ("gated", "parallel"):
+        if getattr(model, name) and not model.d_mlp:
+            raise Mistake(f"{key}.{name}: true needs an MLP; set {key}.d_mlp above 0.")
+
+
+def check_backend(sampler: Sampler, model: Model) -> None:
+    """Refuse a backend that does not compute a model.
+
+    Raises:
+        Mistake: backend jax, and the model is not attention-only with LayerNorms and all biases.
+    """
+    sizes = ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab")
+    further = [f"{name} {value}" for name, value in plain(model).items() if name not in sizes]
+    if sampler.backend == "jax" and (len(further) > 1 or model.positions == "rotary"):
+        raise Mistake(
+            f"sampler.backend: jax computes attention-only models, not one with {', '.join(further)}; legal: torch."
+        )

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from rllc import atomic
 from rllc.metrics import llc
-from rllc.models import attention
-from rllc.models.attention import Weights
+from rllc.models.chains import Weights
 from rllc.models.loss import cross_entropy
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
@@ -57,11 +56,10 @@ class Watched:
         """The mean excess loss (nats) of the token after each position, (P, L − 1)."""
         return self._sum_PL / self.looks
 
-    def _each(self, weights: Weights, x_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
+    def _each(self, weights: Weights, last_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
         """Loss of each token, (C, B, L − 1)."""
-        last = attention.normalise(x_CBLE, weights["final.w"], weights["final.b"])[:, :, :-1]
         target = self.tokens_PL[rows_CB][:, :, 1:]
-        loss_CN = cross_entropy(last.flatten(1, 2), weights["unembed"], weights["unembed.b"], target.flatten(1))
+        loss_CN = cross_entropy(last_CBLE.flatten(1, 2), weights["unembed"], weights["unembed.b"], target.flatten(1))
         return loss_CN.view(target.shape)
 
 

@@ -18,7 +18,7 @@ from rllc.models import jax_potential as potential
 from rllc.models.jax_loss import Chunks, divisor
 from rllc.models.jax_potential import Form, Frozen
 from rllc.models.layout import MATRICES, names
-from rllc.models.parts import HEAD, select
+from rllc.models.parts import HEAD, of
 from rllc.models.pool import CACHE_BYTES, Pool
 from rllc.models.restriction import _at, _depth
 
@@ -36,7 +36,7 @@ def restrict(pool: Pool, part: str, products: str) -> Potential:
     Raises:
         Mistake: the part matches nothing.
     """
-    live = select(part, [name for name, _, _ in names(pool.model)])
+    live = of(pool.model, part)
     owners = {name.partition(".")[0] for name in live}
     match = HEAD.fullmatch(owners.pop()) if len(owners) == 1 else None
     with jax.enable_x64(pool.weights["embed"].dtype == torch.float64):

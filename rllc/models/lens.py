@@ -1,80 +1,69 @@
-"""TransformerLens key layout: renamed on loading and saving, value by value the same.
+"""TransformerLens key layout, that of rllc's own checkpoints: renamed on loading and saving, value by value the same.
 
 The layout's own buffers (causal masks, IGNORE) are dropped, for they are no parameters.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rllc.config import Model
-from rllc.mistake import Mistake
-from rllc.models.layout import shapes
+from rllc.models import keys
 
 if TYPE_CHECKING:
-    from rllc.models.attention import Weights
+    from torch import Tensor
 
+    from rllc.models.chains import Weights
 
-Array = TypeVar("Array", bound="Shaped")
-
-
-class Shaped(Protocol):
-    """An array, or what is known of one before it is read."""
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """Its axes."""
-
-
-_OUTER = {
-    "embed": "embed.W_E", "pos": "pos_embed.W_pos", "unembed": "unembed.W_U", "unembed.b": "unembed.b_U",
-    "final.w": "ln_final.w", "final.b": "ln_final.b",
-}  # fmt: skip
+_OWN = "blocks.*"
+_TABLE = (
+    ("embed.W_E", "v e", "embed"),
+    ("pos_embed.W_pos", "l e", "pos"),
+    (f"{_OWN}.ln1.w", "e", "L*.ln1.w"),
+    (f"{_OWN}.ln1.b", "e", "L*.ln1.b"),
+    (f"{_OWN}.attn.W_Q", "h e k", "L*.q"),
+    (f"{_OWN}.attn.W_K", "g e k", "L*.k"),
+    (f"{_OWN}.attn.W_V", "g e k", "L*.v"),
+    (f"{_OWN}.attn.W_O", "h k e", "L*.o"),
+    (f"{_OWN}.attn.b_Q", "h k", "L*.bq"),
+    (f"{_OWN}.attn.b_K", "g k", "L*.bk"),
+    (f"{_OWN}.attn.b_V", "g k", "L*.bv"),
+    (f"{_OWN}.attn.b_O", "e", "L*.bo"),
+    (f"{_OWN}.ln2.w", "e", "L*.ln2.w"),
+    (f"{_OWN}.ln2.b", "e", "L*.ln2.b"),
+    (f"{_OWN}.mlp.W_in", "e m", "L*.mlp.in"),
+    (f"{_OWN}.mlp.W_gate", "e m", "L*.mlp.gate"),
+    (f"{_OWN}.mlp.b_in", "m", "L*.mlp.bin"),
+    (f"{_OWN}.mlp.b_gate", "m", "L*.mlp.bgate"),
+    (f"{_OWN}.mlp.W_out", "m e", "L*.mlp.out"),
+    (f"{_OWN}.mlp.b_out", "e", "L*.mlp.bout"),
+    ("ln_final.w", "e", "final.w"),
+    ("ln_final.b", "e", "final.b"),
+    ("unembed.W_U", "e v", "unembed"),
+    ("unembed.b_U", "v", "unembed.b"),
+)
 _BUFFER = re.compile(r"(^|\.)(mask|IGNORE)$")
+_LAYOUT = keys.Layout(_TABLE, lambda key: None if _BUFFER.search(key) else key)
 
 
-def key(name: str) -> str:
-    """The TransformerLens key of a stacked array: "L0.q" → "blocks.0.attn.W_Q"."""
-    if name in _OUTER:
-        return _OUTER[name]
-    layer, _, kind = name.partition(".")
-    block = f"blocks.{layer[1:]}"
-    if kind.startswith("ln1"):
-        return f"{block}.{kind}"
-    return f"{block}.attn.{'b' if kind.startswith('b') else 'W'}_{kind[-1].upper()}"
-
-
-def save(weights: "Weights") -> "Weights":
+def save(weights: "Weights", model: Model) -> "dict[str, Tensor]":
     """Rename to TransformerLens keys."""
-    return {key(name): array for name, array in weights.items()}
+    return keys.save(weights, _LAYOUT, model)
 
 
-def load(state: Mapping[str, Array], model: Model, origin: str) -> dict[str, Array]:
+def check(state: Mapping[str, keys.Shaped], model: Model, origin: str) -> None:
+    """See that names and shapes are those of `model`.
+
+    Raises:
+        Mistake: a key is missing, unknown or of another shape; `origin` names the file.
+    """
+    keys.check(state, _LAYOUT, model, origin)
+
+
+def load(state: "Mapping[str, Tensor]", model: Model, origin: str) -> "Weights":
     """Rename from TransformerLens keys.
 
     Raises:
-        Mistake: a key is missing, unknown or of another shape than `model` says; `origin` names the file.
+        Mistake: see `check`.
     """
-    expected = {key(name): (name, shape) for name, shape in shapes(model).items()}
-    weights: dict[str, Array] = {}
-    for found, array in state.items():
-        if _BUFFER.search(found):
-            continue
-        if found not in expected:
-            raise Mistake(f"{origin}: holds {found!r}, which this model ({_describe(model)}) does not have.")
-        name, shape = expected[found]
-        if tuple(array.shape) != shape:
-            raise Mistake(
-                f"{origin}: {found} has shape {tuple(array.shape)}; this model ({_describe(model)}) has {shape}."
-            )
-        weights[name] = array
-    if missing := sorted(set(expected) - set(state)):
-        raise Mistake(f"{origin}: {', '.join(missing[:5])} missing ({len(missing)} in all) for {_describe(model)}.")
-    return {name: weights[name] for name in shapes(model)}
-
-
-def _describe(model: Model) -> str:
-    return (
-        f"attention-only, n_layers {model.n_layers}, n_heads {model.n_heads}, d_model {model.d_model}, "
-        f"d_head {model.d_head}, n_ctx {model.n_ctx}, d_vocab {model.d_vocab}, positions {model.positions}"
-    )
+    return keys.load(state, _LAYOUT, model, origin)

@@ -5,11 +5,17 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from rllc.config import Model
 from rllc.mistake import Mistake
+from rllc.models import layout
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
-
-
+WORDS = {
+    "heads": (r"L\d+H\d+", ""),
+    "groups": (r"L\d+G\d+", ""),
+    "mlps": (r"L\d+\.mlp", ""),
+    "layers": (r"L\d+", "*"),
+}  # patterns of the beginning of a name, and what makes a part of it
 NEAREST = 5  # names that a refusal suggests
 
 
@@ -39,11 +45,32 @@ def select(
     return [name for name in names if name in chosen]
 
 
+def of(model: Model, part: str) -> list[str]:
+    """The flat names of a decoder that a part stands for; see `select`."""
+    further = layout.tied(model)
+    return select(part, [*(name for name, _, _ in layout.names(model)), *further], tied=further)
+
+
 def caution(part: str, chosen: Sequence[str], names: Sequence[str]) -> str:
     """What to say of a part other than "*" that turns out to be the whole model; else empty."""
     if part == "*" or len(names) == 1 or set(chosen) != set(names):
         return ""
     return f"{part!r} is the whole model, all {len(names)} arrays; write '*' if that is meant"
+
+
+def spelt(word: str, names: Sequence[str]) -> list[str]:
+    """The parts that a word of WORDS stands for, each head, group of heads, MLP or layer; any other word as it is.
+
+    Raises:
+        Mistake: there is none of them.
+    """
+    if word not in WORDS:
+        return [word]
+    pattern, end = WORDS[word]
+    found = dict.fromkeys(match[0] + end for name in names if (match := re.match(pattern, name)))
+    if not found:
+        raise Mistake(f"grid.parts: {word!r} stands for nothing in this model; legal: {_legal(names)}.")
+    return list(found)
 
 
 def heads(names: Sequence[str]) -> list[str]:

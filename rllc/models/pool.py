@@ -8,6 +8,7 @@ Shapes: C chains, B rows of a minibatch, N rows of the pool, L positions, E resi
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,40 +17,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rllc.config import Model
-from rllc.models import attention
-from rllc.models.attention import Weights
-from rllc.models.layout import MATRICES
+from rllc.models import attention, decoder
+from rllc.models.chains import Weights
 from rllc.models.loss import product
+from rllc.models.norm import centre
 from rllc.task import Sampler
 
 Loss = Callable[[Weights, Tensor, Tensor], Tensor]
 
 SCORE_BLOCK = (1, 32)  # chains and rows of a block where there are no chains
-CACHE_BYTES = 288 * 2**20  # of one array kept for the whole pool; four are kept at a time
+CACHE_BYTES = 288 * 2**20  # of one array kept for the whole pool; five are kept at a time
 
 
 class Pool:
     """One checkpoint on the estimation rows of one dataset.
 
-    `tokens_NL` are the rows; `chains` and `batch` the shape of every block. `loss` gives the loss of rows from the last
-    residual stream where it is not the cross-entropy of their own tokens (`models.soft`). With other `products` than
-    "exact" the frozen unembedding product is taken in bfloat16 (`frozen` holds its matrix so, `weights` as it is).
+    `tokens_NL` are the rows; `chains` and `batch` the shape of every block. `loss` gives the loss of rows from what the
+    unembedding reads (`decoder.last`) where it is not the cross-entropy of their own tokens (`models.soft`). With other
+    `products` than "exact" the frozen unembedding product is taken in bfloat16 (`frozen` holds its matrix so, `weights`
+    as it is). Both have an unembedding matrix and bias whatever the model (`decoder.complete`). `tokenizer` is the file
+    that says what the tokens are, where it is known.
     """
 
     def __init__(
         self, weights: Weights, model: Model, tokens_NL: Tensor, *, chains: int, batch: int, products: str = "exact",
         loss: Loss | None = None,
     ) -> None:  # fmt: skip
-        self.weights, self.model, self.tokens_NL = weights, model, tokens_NL
+        self.weights, self.model, self.tokens_NL = decoder.complete(weights), model, tokens_NL
         self.chains, self.batch, self.loss = chains, batch, loss
-        unembed = weights["unembed"]
-        self.frozen = {**weights, "unembed": unembed if products == "exact" else unembed.bfloat16()}
+        unembed = self.weights["unembed"]
+        self.frozen = {**self.weights, "unembed": unembed if products == "exact" else unembed.bfloat16()}
+        self.tokenizer: Path | None = None
         self._kept: dict[str, Tensor] = {}
         self._large: set[str] = set()
         self._recent: dict[str, tuple[Tensor, Tensor]] = {}
-        self._joined = [
-            attention.join({name: weights[f"L{index}.{name}"] for name in MATRICES}) for index in range(model.n_layers)
-        ]
+        self._joined: dict[int, Weights] = {}
 
     @classmethod
     def of(
@@ -65,33 +67,50 @@ class Pool:
         products = sampler.products if sampler else "exact"
         return cls(placed, model, tokens_NL, chains=chains, batch=batch, products=products, loss=loss)
 
+    @property
+    def every(self) -> Tensor:
+        """All rows as one block, (1, N)."""
+        return torch.arange(len(self.tokens_NL), device=self.tokens_NL.device)[None]
+
     def layer(self, index: int, x_CBLE: Tensor) -> Tensor:
         """A frozen layer."""
-        return attention.layer(self.weights, index, x_CBLE, self.model, joined=self._joined[index])
+        return decoder.layer(self.weights, index, x_CBLE, self.model, joined=self._heads(index))
 
     def losses(self, weights: Weights, x_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
         """Loss of each row (nats) from the last residual stream, shape (C, B)."""
+        last_CBLE = decoder.last(weights, x_CBLE, self.model)
         if self.loss is not None:
-            return self.loss(weights, x_CBLE, rows_CB)
-        return attention.losses(weights, x_CBLE, self.tokens_NL[rows_CB])
+            return self.loss(weights, last_CBLE, rows_CB)
+        return decoder.losses(weights, last_CBLE, self.tokens_NL[rows_CB])
 
     def stream(self, layer: int, rows_CB: Tensor) -> Tensor:
         """The residual stream before `layer` at w* on the given rows, shape (C, B, L, E)."""
 
         def compute(rows_CB: Tensor) -> Tensor:
             if layer == 0:
-                return attention.embed(self.weights, self.tokens_NL[rows_CB], self.model)
+                return decoder.embed(self.weights, self.tokens_NL[rows_CB], self.model)
             return self.layer(layer - 1, self.stream(layer - 1, rows_CB))
 
         streams = self.once(f"stream {layer}", compute)
         self.forget(f"stream {layer - 2}")  # two neighbours are enough: a layer's input and its output
         return streams(rows_CB)
 
+    def middle(self, layer: int, rows_CB: Tensor) -> Tensor:
+        """The stream between the heads and the MLP of `layer` at w* on the given rows, shape (C, B, L, E)."""
+
+        def compute(rows_CB: Tensor) -> Tensor:
+            below = self.stream(layer, rows_CB)
+            return decoder.middle(self.weights, layer, below, self.model, joined=self._heads(layer))
+
+        middles = self.once(f"middle {layer}", compute)
+        self.forget(f"middle {layer - 1}")
+        return middles(rows_CB)
+
     def content(self, layer: int, rows_CB: Tensor) -> Tensor:
         """What the heads of `layer` read at w* on the given rows, shape (C, B, L, E)."""
 
         def compute(rows_CB: Tensor) -> Tensor:
-            return attention.inputs(self.weights, layer, self.stream(layer, rows_CB))
+            return attention.inputs(self.weights, layer, self.stream(layer, rows_CB), self.model)
 
         contents = self.once(f"content {layer}", compute)
         self.forget(f"content {layer - 1}")
@@ -107,11 +126,10 @@ class Pool:
         return self.once("reference", compute)(rows_CB)
 
     def centred(self, rows_CB: Tensor) -> Tensor:
-        """The last residual stream at w*, its mean taken out, at the positions with a next token, (C, B, L − 1, E)."""
+        """The last residual stream at w* as the last norm sees it, where there is a next token, (C, B, L − 1, E)."""
 
         def compute(rows_CB: Tensor) -> Tensor:
-            x_CBLE = self.stream(self.model.n_layers, rows_CB)[:, :, :-1]
-            return x_CBLE - x_CBLE.mean(-1, keepdim=True)
+            return centre(self.stream(self.model.n_layers, rows_CB)[:, :, :-1], self.model)
 
         return self.once("centred", compute)(rows_CB)
 
@@ -131,6 +149,12 @@ class Pool:
         stream_CNE = self.centred(rows_CB).flatten(1, 2) * self.weights["final.w"]
         return lambda chain, tokens: product(stream_CNE[chain, tokens], self.frozen["unembed"])
 
+    def keeps_base(self) -> bool:
+        """Whether `base` is small enough to be kept."""
+        rows, length = self.tokens_NL.shape
+        size = rows * (length - 1) * self.model.d_vocab * self.weights["embed"].itemsize
+        return size <= CACHE_BYTES
+
     def once(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """A look-up into what `compute` gives for all rows of the pool.
 
@@ -143,6 +167,11 @@ class Pool:
         for name in names:
             self._kept.pop(name, None)
             self._recent.pop(name, None)
+
+    def _heads(self, layer: int) -> Weights:
+        if layer not in self._joined:
+            self._joined[layer] = attention.join(attention.matrices(self.weights, layer))
+        return self._joined[layer]
 
     def _lookup(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor] | None:
         """A look-up into what is kept for the whole pool; None where that is too large."""

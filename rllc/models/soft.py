@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rllc.models import attention
-from rllc.models.attention import Weights
+from rllc.models import decoder
+from rllc.models.chains import Weights
 from rllc.models.loss import LOG2_E, chunk_tokens, product
 from rllc.models.pool import Pool
 
@@ -35,10 +35,9 @@ class Labels:
     kind: str
     baseline: Pool
 
-    def losses(self, weights: Weights, x_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
-        """Mean loss (nats) of each row from the last residual stream, shape (C, B)."""
-        (chains, rows), frozen = rows_CB.shape, self.baseline.frozen
-        x_CNE = attention.normalise(x_CBLE, weights["final.w"], weights["final.b"])[:, :, :-1].flatten(1, 2)
+    def losses(self, weights: Weights, last_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
+        """Mean loss (nats) of each row from what the unembedding reads, shape (C, B)."""
+        (chains, rows), frozen, x_CNE = rows_CB.shape, self.baseline.frozen, last_CBLE.flatten(1, 2)
         seen_CNE = self.baseline.once("last", self._compute_last)(rows_CB).flatten(1, 2)
         matrix, bias = weights["unembed"], weights["unembed.b"]
         each = [
@@ -52,8 +51,8 @@ class Labels:
         return torch.stack(each).view(chains, rows, -1).mean(2)
 
     def _compute_last(self, rows_CB: Tensor) -> Tensor:
-        last, weights = self.baseline.stream(self.baseline.model.n_layers, rows_CB), self.baseline.weights
-        return attention.normalise(last, weights["final.w"], weights["final.b"])[:, :, :-1]
+        model = self.baseline.model
+        return decoder.last(self.baseline.weights, self.baseline.stream(model.n_layers, rows_CB), model)
 
 
 def divergence(head: Head, label: Head, kind: str) -> Tensor:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rllc.config import Model
-from rllc.models import attention, lens
+from rllc.models import attention, causal, decoder, lens
 from rllc.models.layout import MATRICES, names, shapes
 
 SHORT = Model(2, 3, 12, 5, 10, 17, "shortformer")
@@ -45,10 +45,12 @@ def by_hand(weights, tokens, model):
     return np.mean(top + np.log(np.exp(logits - top[:, None]).sum(-1)) - logits[np.arange(length - 1), tokens[1:]])
 
 
+@pytest.mark.parametrize("largest", [causal.PATTERN_SIZE, 0], ids=["patterns kept", "fused"])
 @pytest.mark.parametrize("model", [SHORT, LEARNED])
-def test_forward_is_the_transformer_written_out(model):
+def test_forward_is_the_transformer_written_out(model, largest, monkeypatch):
+    monkeypatch.setattr(causal, "PATTERN_SIZE", largest)
     weights, tokens = random_weights(model), np.random.default_rng(0).integers(model.d_vocab, size=(2, 3, model.n_ctx))
-    got = attention.forward(weights, torch.from_numpy(tokens), model)
+    got = decoder.forward(weights, torch.from_numpy(tokens), model)
     expected = [[by_hand(weights, row, model) for row in rows] for rows in tokens]
     assert got.numpy() == pytest.approx(np.array(expected), abs=1e-10)
 
@@ -59,9 +61,9 @@ def test_each_array_may_carry_a_chain_axis_of_its_own(model):
     tokens = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(2, 3, model.n_ctx)))
     for name in shapes(model):
         mixed = first | {name: torch.stack([first[name], second[name]])}
-        got = attention.forward(mixed, tokens, model)
+        got = decoder.forward(mixed, tokens, model)
         expected = [
-            attention.forward(first | {name: w[name]}, tokens[c : c + 1], model) for c, w in enumerate((first, second))
+            decoder.forward(first | {name: w[name]}, tokens[c : c + 1], model) for c, w in enumerate((first, second))
         ]
         assert torch.allclose(got, torch.cat(expected), atol=1e-12), name
 
@@ -72,9 +74,9 @@ def test_later_tokens_do_not_reach_back():
     changed[..., -1] = 5
     streams = []
     for row in (tokens, changed):
-        x = attention.embed(weights, row, SHORT)
+        x = decoder.embed(weights, row, SHORT)
         for layer in range(SHORT.n_layers):
-            x = attention.layer(weights, layer, x, SHORT)
+            x = decoder.layer(weights, layer, x, SHORT)
         streams.append(x)
     assert torch.equal(streams[0][..., :-1, :], streams[1][..., :-1, :])
     assert not torch.equal(streams[0][..., -1, :], streams[1][..., -1, :])
@@ -82,12 +84,12 @@ def test_later_tokens_do_not_reach_back():
 
 def test_patterns_are_what_the_heads_use():
     weights, tokens = random_weights(SHORT), torch.randint(17, (1, 2, 10), generator=torch.Generator().manual_seed(0))
-    x = attention.embed(weights, tokens, SHORT)
+    x = decoder.embed(weights, tokens, SHORT)
     pattern = attention.patterns(weights, 0, x, SHORT)
     assert pattern.shape == (1, 2, 3, 10, 10)
     assert torch.allclose(pattern.sum(-1), torch.ones(1, dtype=torch.float64))
     assert not pattern.triu(1).any()
-    content = attention.inputs(weights, 0, x)
+    content = attention.inputs(weights, 0, x, SHORT)
     value = torch.einsum("cble,hek->cbhlk", content, weights["L0.v"]) + weights["L0.bv"][:, None]
     output = torch.einsum("cbhlm,cbhmk,hke->cble", pattern, value, weights["L0.o"])
     joined = attention.join({name: weights[f"L0.{name}"] for name in MATRICES})
@@ -97,7 +99,7 @@ def test_patterns_are_what_the_heads_use():
 
 def test_flat_names_are_views_and_cover_every_weight_once():
     weights = random_weights(SHORT)
-    flat = attention.flat(weights, SHORT)
+    flat = decoder.flat(weights, SHORT)
     assert sum(array.numel() for array in flat.values()) == sum(array.numel() for array in weights.values())
     assert list(flat) == [name for name, _, _ in names(SHORT)]
     flat["L1H2.o"].zero_()
@@ -109,7 +111,7 @@ def test_flat_names_are_views_and_cover_every_weight_once():
 
 def test_lens_keys_go_there_and_back_and_buffers_are_dropped():
     weights = random_weights(SHORT)
-    state = lens.save(weights)
+    state = lens.save(weights, SHORT)
     assert state["blocks.1.attn.W_Q"] is weights["L1.q"]
     assert state["blocks.0.attn.b_O"] is weights["L0.bo"]
     assert state["ln_final.w"] is weights["final.w"]
@@ -122,7 +124,7 @@ def test_lens_keys_go_there_and_back_and_buffers_are_dropped():
 
 def test_same_seed_same_start_and_sizes_as_documented():
     model = Model(2, 8, 64, 8, 64, 512, "shortformer")
-    first, again, other = (attention.init(model, seed) for seed in (0, 0, 1))
+    first, again, other = (decoder.init(model, seed) for seed in (0, 0, 1))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["L0.q"], other["L0.q"])
     assert sum(array.numel() for array in first.values()) == 103_808

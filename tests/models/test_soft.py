@@ -5,7 +5,7 @@ from test_attention import LEARNED, SHORT, random_weights
 
 from rllc.config import Model
 from rllc.metrics import llc
-from rllc.models import attention, loss, restriction, soft
+from rllc.models import decoder, loss, restriction, soft
 from rllc.models.layout import names
 from rllc.models.parts import select
 from rllc.models.pool import Pool
@@ -36,6 +36,7 @@ def pools(model, baseline, kind, *, dtype=torch.float64, seeds=(0, 1), rows=23):
 
 @pytest.mark.parametrize("kind", ["kl", "ce"])
 def test_losses_and_all_gradients_are_those_of_the_definition(kind, monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK_TOKENS", 16)
     monkeypatch.setattr(loss, "CHUNK_BYTES", 16 * 7 * 8)  # 16 tokens of 7 logits: several chunks, the last one short
     generator = torch.Generator().manual_seed(0)
     make = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
@@ -77,10 +78,10 @@ def test_restricted_loss_and_gradient_are_those_of_two_whole_models(part, model,
 
 
 def logits_of(weights, tokens, model):
-    x = attention.embed(weights, tokens, model)
+    x = decoder.embed(weights, tokens, model)
     for index in range(model.n_layers):
-        x = attention.layer(weights, index, x, model)
-    last = attention.normalise(x, weights["final.w"], weights["final.b"])[:, :, :-1]
+        x = decoder.layer(weights, index, x, model)
+    last = decoder.last(weights, x, model)
     return last, weights["unembed"], weights["unembed.b"]
 
 
