@@ -1,8 +1,10 @@
 """Files that are either whole or absent, and the exclusive marker of whoever works in a folder."""
 
 import errno
+import hashlib
 import json
 import os
+import re
 import secrets
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from rllc.mistake import Mistake
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what the system says of a full disk
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)  # and of a place that is not the user's
+_WRITER = re.compile(r"\.(?P<host>\w+)-(?P<boot>\w+)\.(?P<pid>\d+)-(?P<started>\w*)\.\w+\.tmp$")  # see _temporary
 
 
 @contextmanager
@@ -24,7 +27,7 @@ def replace(path: Path) -> Iterator[BinaryIO]:
     reader sees one of the two whole files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = _temporary(path)
     try:
         with temporary.open("xb") as file:
             yield file
@@ -45,6 +48,20 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write the temporary file by its path, for libraries that take no open file."""
     with replace(path) as file:
         fill(Path(file.name))
+
+
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Temporary files in a folder whose writer is surely dead: it ran on this host, and no longer does.
+
+    Those of other hosts and containers are not given: nothing tells whether their writers run.
+    """
+    here = _place()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not (writer := _WRITER.search(entry.name)) or writer["host"] != here[0]:
+                continue
+            if writer["boot"] != here[1] or _started(int(writer["pid"])) != writer["started"]:
+                yield Path(entry.path)
 
 
 @contextmanager
@@ -91,9 +108,24 @@ def owned(folder: Path) -> bool:
     return held is not None and not _dead(held, {"host": socket.gethostname(), "boot": _boot()})
 
 
+def _temporary(path: Path) -> Path:
+    """A name that no other writer takes and that tells who made it."""
+    pid = os.getpid()
+    writer = f"{'-'.join(_place())}.{pid}-{_started(pid)}"
+    return path.with_name(f".{path.name}.{writer}.{secrets.token_hex(4)}.tmp")
+
+
+def _place() -> tuple[str, str]:
+    """This host, with the namespace of process numbers, and its boot, each as eight digits."""
+    namespace = Path("/proc/self/ns/pid")  # of a container: its numbers say nothing outside of it
+    host = f"{socket.gethostname()} {namespace.readlink() if namespace.exists() else ''}"
+    first, second = (hashlib.sha256(name.encode()).hexdigest()[:8] for name in (host, _boot()))
+    return first, second
+
+
 def _create(marker: Path, text: str) -> bool:
     """Create the marker with its content in one step: a link to a finished file fails where the name exists."""
-    temporary = marker.with_name(f".owner.{secrets.token_hex(8)}.tmp")
+    temporary = _temporary(marker)
     try:
         temporary.write_text(text)
         os.link(temporary, marker)

@@ -1,29 +1,42 @@
 """All results of a sweep as a few Parquet files: what clustering, report and tracking need, offline.
 
 estimates.parquet has a row for each result, training.parquet the training losses, traces.parquet the loss traces,
-thinned to TRACE_DRAWS points a chain. Each file carries its schema version.
+thinned to TRACE_DRAWS points a chain. Each file carries its schema version. Results are read one after the other and
+written ROWS rows at a time, so that the memory does not grow with their number.
 """
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rllc import atomic, store
+from rllc import atomic, status, store
 from rllc.models.parts import place
 from rllc.plan import Cell
 from rllc.task import SCHEMA, Estimate, Task
 
 FILES = ("estimates.parquet", "training.parquet", "traces.parquet")
 TRACE_DRAWS = 256
+ROWS = 2048  # of a row group
+_TEXT = ("key", "run", "part", "dataset", "metric", "health", "reason", "sampler", "loss", "weights_hash", "rows_hash",
+         "code")  # fmt: skip
+_WHOLE = ("step", "layer", "head", "seed")
 STATS = (
     "freedom", "weights", "stein", "localised", "away", "moved", "curvature", "stiff", "bias_step", "bias_step_most",
     "bias_burn_in", "bias_removed", "accept", "rhat", "rhat_limit", "ess", "drift", "drift_p", "settling", "settling_p",
-    "geweke", "stationary",
+    "geweke", "stationary", "floor", "largest", "above_0.01", "above_0.1",
+)  # fmt: skip
+
+
+COLUMNS = (
+    "key", "run", "step", "part", "layer", "head", "dataset", "metric", "seed", "value", "error", "health", "reason",
+    "low", "high", "chains", *STATS, "sampler", "loss", "weights_hash", "rows_hash", "seconds", "code",
 )  # fmt: skip
 
 
@@ -51,23 +64,37 @@ def line(task: Task, entry: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gather(sweep: Path, plan: Iterable[Cell]) -> int:
+def gather(sweep: Path, plan: Iterable[Cell], *, progress: Callable[[int, int], None] = lambda *_: None) -> int:
     """Write the Parquet files from the results that are there; how many results are missing.
 
-    Training losses are those of metrics.jsonl in the folders of the planned runs.
+    Training losses are those of metrics.jsonl in the folders of the planned runs. A damaged result is moved aside,
+    named on standard error, and counts as missing.
+
+    Raises:
+        ValueError: a result is of another schema.
     """
     plan, present = list(plan), store.keys(sweep)
-    found = [cell.task.key for cell in plan if cell.task.key in present]
-    rows, traces = [], []
-    for key in found:
-        estimate = store.get(sweep, key)
-        rows.append(row(estimate))
-        traces += _trace(estimate)
-    runs = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent for cell in plan}
-    losses = [line for name, folder in runs.items() for line in _losses(name, folder)]
-    for name, table in zip(FILES, (rows, losses, traces), strict=True):
-        _table(sweep / name, table)
-    return len(plan) - len(found)
+    found = [cell for cell in plan if cell.task.key in present]
+    count = 0
+    with _table(sweep / "estimates.parquet", _estimates()) as add, _table(sweep / "traces.parquet", _traces()) as trace:
+        for place, cell in enumerate(found, 1):
+            try:
+                estimate = store.get(sweep, cell.task.key)
+            except store.Damaged as error:
+                _set_aside(sweep, cell, error)
+                continue
+            count += 1
+            add([row(estimate)])
+            trace(_trace(estimate))
+            progress(place, len(found))
+    _training(sweep, plan)
+    return len(plan) - count
+
+
+def _set_aside(sweep: Path, cell: Cell, error: Exception) -> None:
+    there = store.set_aside(sweep, cell.task.key)
+    what = f"{status.name(cell)}: {error}; moved to {there}"
+    print(f"rllc: {what}; the next `rllc sweep` measures it again.", file=sys.stderr)
 
 
 def _trace(estimate: Estimate) -> list[dict[str, Any]]:
@@ -82,16 +109,55 @@ def _trace(estimate: Estimate) -> list[dict[str, Any]]:
     ]
 
 
+def _training(sweep: Path, plan: Iterable[Cell]) -> None:
+    import pyarrow as pa
+
+    runs = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent for cell in plan}
+    losses = [line for name, folder in runs.items() for line in _losses(name, folder)]
+    with _table(sweep / "training.parquet", pa.Table.from_pylist(losses).schema) as add:
+        add(losses)
+
+
 def _losses(run: str, folder: Path) -> list[dict[str, Any]]:
     file = folder / "metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [{"run": run, **json.loads(line)} for line in lines]
 
 
-def _table(path: Path, rows: list[dict[str, Any]]) -> None:
+def _estimates() -> Any:
+    """The columns of estimates.parquet, in the order of `row`."""
+    import pyarrow as pa
+
+    types = dict.fromkeys(_TEXT, pa.string()) | dict.fromkeys(_WHOLE, pa.int64()) | {"chains": pa.list_(pa.float64())}
+    return pa.schema([(name, types.get(name, pa.float64())) for name in COLUMNS])
+
+
+def _traces() -> Any:
+    import pyarrow as pa
+
+    lists = {"step": pa.list_(pa.int64()), "excess": pa.list_(pa.float32())}
+    return pa.schema({"key": pa.string(), "chain": pa.int64(), **lists})
+
+
+@contextmanager
+def _table(path: Path, schema: Any) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """Yield a function that adds rows to a Parquet file, which is there, whole, when the block succeeds."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.Table.from_pylist(rows).replace_schema_metadata({"rllc.schema": str(SCHEMA)})
-    with atomic.replace(path) as file:
-        parquet.write_table(table, file)
+    held: list[dict[str, Any]] = []
+    schema = schema.with_metadata({"rllc.schema": str(SCHEMA)})
+    with atomic.replace(path) as file, parquet.ParquetWriter(file, schema) as writer:
+
+        def write() -> None:
+            writer.write_table(pa.Table.from_pylist(held, schema))
+            held.clear()
+
+        def add(rows: list[dict[str, Any]]) -> None:
+            held.extend(rows)
+            if len(held) >= ROWS:
+                write()
+
+        yield add
+        if held:
+            write()

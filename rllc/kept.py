@@ -1,4 +1,4 @@
-"""Which cells also keep the losses of single tokens, and where those lie: sweeps/<sweep>/tokens/<key>.parquet."""
+"""Which cells also keep the losses of single tokens, and where those lie: sweeps/<sweep>/tokens/ab/ab12….parquet."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ LIMIT = 2**30  # bytes of a sweep's tables
 
 def path(sweep: Path, key: str) -> Path:
     """The file of one cell."""
-    return sweep / "tokens" / f"{key}.parquet"
+    return sweep / "tokens" / key[:2] / f"{key}.parquet"
 
 
 def mark(cells: Sequence[Cell], parts: Sequence[str], n_ctx: int, old: Iterable[Cell]) -> list[Cell]:

@@ -6,17 +6,23 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Sequence, Set
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic
-from rllc.config import Grid, Model, differences
+from rllc import atomic, legal, meaning
+from rllc.config import Grid, Model
+from rllc.measured import METRICS, WHOLE, Of
 from rllc.mistake import Mistake
 from rllc.models import parts
-from rllc.models.layout import names
+from rllc.models.layout import groups, names, tied
 from rllc.task import Sampler, Task
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().raw_decode
+_SAMPLER = re.compile(r'"sampler":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})')
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,9 @@ class Cell:
     keep: bool = False
 
 
+_OTHER = tuple(field.name for field in dataclasses.fields(Cell))[1:]  # fields of a line beside the task
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """One step of a run: its file, content hash and model."""
@@ -64,30 +73,48 @@ class Dataset:
     labels: str = ""
 
 
+WEIGHTS = Dataset("weights", "", "")  # what is read off the weights alone has no text
+
+
 def cells(
     checkpoints: Sequence[Checkpoint], datasets: Sequence[Dataset], repeats: Dataset, *, grid: Grid, sampler: Sampler
 ) -> list[Cell]:
     """All cells of the grid, sorted by run, step, dataset, layer and part.
 
     Raises:
-        Mistake: a part matches nothing in a run's model.
+        Mistake: a part matches nothing in a run's model, or the backend does not compute it.
     """
     found = []
-    for checkpoint in checkpoints:
-        wanted = parts_of(checkpoint.model, grid.parts)
-        heads = [part for part in wanted if parts.place(part)[1] >= 0]
-        for metric in grid.metrics:
-            for dataset in [repeats] if metric == "prefix" else datasets:
-                for part in wanted if metric == "llc" else heads:
-                    for seed in grid.seeds if metric == "llc" else [0]:
-                        task = Task(
-                            run=checkpoint.run, weights=checkpoint.weights, step=checkpoint.step, part=part,
-                            dataset=dataset.name, rows=dataset.rows, metric=metric, seed=seed,
-                            sampler=sampler if metric == "llc" else None, loss=dataset.loss if metric == "llc" else "",
-                        )  # fmt: skip
-                        labels = dataset.labels if metric == "llc" else ""
-                        found.append(Cell(task, checkpoint.path, dataset.path, _cost(task, checkpoint.model), labels))
+    for model in {given.model for given in checkpoints}:
+        legal.check_backend(sampler, model)
+    parts_of_model = {model: parts_of(model, grid.parts) for model in {given.model for given in checkpoints}}
+    wanted = {(model, metric): _measured(flat, METRICS[metric].of)
+              for model, flat in parts_of_model.items() for metric in grid.metrics}  # fmt: skip
+    costs = {(model, metric, part): _cost(part, model, sampler if metric == "llc" else None, METRICS[metric].gradients)
+             for (model, metric), flat in wanted.items() for part in flat}  # fmt: skip
+    for checkpoint, metric in itertools.product(checkpoints, grid.metrics):
+        kind, chains = METRICS[metric], sampler if metric == "llc" else None
+        for dataset in {"datasets": datasets, "repeats": [repeats], "weights": [WEIGHTS]}[kind.on]:
+            for part in wanted[checkpoint.model, metric]:
+                for seed in grid.seeds if kind.drawn else [0]:
+                    task = Task(
+                        run=checkpoint.run, weights=checkpoint.weights, step=checkpoint.step, part=part,
+                        dataset=dataset.name, rows=dataset.rows, metric=metric, seed=seed,
+                        sampler=chains, loss=dataset.loss if chains else "",
+                    )  # fmt: skip
+                    labels = dataset.labels if chains else ""
+                    cost = costs[checkpoint.model, metric, part]
+                    found.append(Cell(task, checkpoint.path, dataset.path, cost, labels))
     return sorted(found, key=order)
+
+
+def _measured(flat: Sequence[str], of: Of) -> list[str]:
+    """The parts that a metric is measured of, out of those of the grid."""
+    heads = [part for part in flat if parts.place(part)[1] >= 0]
+    if of == "pairs":
+        places = [(parts.place(part)[0], part) for part in heads]
+        return [f"{low}+{high}" for (below, low), (above, high) in itertools.product(places, places) if below < above]
+    return {"parts": list(flat), "heads": heads, "model": [WHOLE]}[of]
 
 
 def order(cell: Cell) -> tuple[Any, ...]:
@@ -104,30 +131,51 @@ def grow(old: Iterable[Cell], new: Iterable[Cell], sweep: Path) -> list[Cell]:
         Mistake: an old number would change its meaning: another sampler, other weights or other text under old names.
     """
     old, new = list(old), list(new)
-    meaning = {place: value for cell in old for place, value in _meaning(cell.task)}
-    for cell in new:
-        for place, value in _meaning(cell.task):
-            if place in meaning and meaning[place] != value:
-                what = differences({place[0]: meaning[place]}, {place[0]: value})
-                raise Mistake(
-                    f"name: {sweep} holds numbers of another configuration ({'; '.join(what)}); choose another name=."
-                )
+    if what := meaning.conflicts((cell.task for cell in old), (cell.task for cell in new)):
+        raise Mistake(
+            f"name: {sweep} holds numbers of another configuration ({'; '.join(what)}); choose another name=."
+        )
     return sorted({cell.task.key: cell for cell in [*old, *new]}.values(), key=order)
 
 
 def write(sweep: Path, plan: Iterable[Cell]) -> None:
     """Write plan.jsonl, whole or not at all."""
-    lines = (json.dumps(dataclasses.asdict(cell), separators=(",", ":")) for cell in plan)
-    atomic.write_text(sweep / "plan.jsonl", "".join(f"{line}\n" for line in lines))
+    write_lines(sweep / "plan.jsonl", plan)
+
+
+def write_lines(path: Path, plan: Iterable[Cell]) -> None:
+    """Write a file of cells, one a line, whole or not at all."""
+    with atomic.replace(path) as file:
+        for cell in plan:
+            other = {name: getattr(cell, name) for name in _OTHER}
+            file.write(f'{{"task":{cell.task.json()},{_encode(other)[1:]}\n'.encode())
 
 
 def read(sweep: Path) -> list[Cell]:
     """Read plan.jsonl; empty when there is none yet."""
     file = sweep / "plan.jsonl"
-    if not file.exists():
-        return []
-    fields = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [Cell(**{**line, "task": Task.of(line["task"])}) for line in fields]
+    return read_lines(file) if file.exists() else []
+
+
+def read_lines(path: Path) -> list[Cell]:
+    """Read a file of cells."""
+    samplers: dict[str, Sampler] = {}
+    with path.open(encoding="utf-8") as file:
+        return [_cell(line, samplers) for line in file]
+
+
+def _cell(line: str, samplers: dict[str, Sampler]) -> Cell:
+    """One line; of equal samplers only one is made, which saves most of the time and memory of a long plan."""
+    sampler = None
+    if found := _SAMPLER.search(line):
+        text = found[1]
+        sampler = samplers.get(text)
+        if sampler is None:
+            sampler = samplers[text] = Sampler.of(json.loads(text))
+        line = f"{line[: found.start(1)]}null{line[found.end(1) :]}"
+    fields, _ = _decode(line)
+    task = Task(**{**fields.pop("task"), "sampler": sampler})
+    return Cell(task, **fields)
 
 
 def required(sweep: Path) -> list[Cell]:
@@ -142,52 +190,38 @@ def required(sweep: Path) -> list[Cell]:
     return cells
 
 
-def slices(plan: Sequence[Cell], workers: int, done: Set[str] = frozenset()) -> list[slice]:
-    """Contiguous slices of the plan, one for each worker, cut so that what is not done costs about the same in each."""
-    costs = [0.0 if cell.task.key in done else cell.cost for cell in plan]
-    total, before, starts = sum(costs) or 1.0, 0.0, [0]
-    for place, cost in enumerate(costs):
-        owner = min(int((before + cost / 2) / total * workers), workers - 1)
-        starts += [place] * (owner + 1 - len(starts))
-        before += cost
-    starts += [len(costs)] * (workers + 1 - len(starts))
-    return [slice(start, stop) for start, stop in itertools.pairwise(starts)]
-
-
 def parts_of(model: Model, wanted: Sequence[str]) -> list[str]:
-    """The parts of the grid, "heads" spelt out, each checked against the model's names."""
+    """The parts of the grid, "heads" and the like spelt out, each checked against the model's names."""
     flat = [name for name, _, _ in names(model)]
-    spelt = [part for item in wanted for part in (parts.heads(flat) if item == "heads" else [item])]
+    spelt = [part for item in wanted for part in parts.spelt(item, flat)]
     for part in spelt:
-        parts.select(part, flat)
+        parts.of(model, part)
     return list(dict.fromkeys(spelt))
 
 
 def caution(model: Model, part: str) -> str:
-    """What to say of a part that turns out to be the whole model; else empty."""
-    flat = [name for name, _, _ in names(model)]
-    return "" if part == "heads" else parts.caution(part, parts.select(part, flat), flat)
+    """What to say of a part that turns out to be the whole model, or to hold a tied array; else empty."""
+    if part in parts.WORDS:
+        return ""
+    chosen, flat = parts.of(model, part), [name for name, _, _ in names(model)]
+    if said := parts.caution(part, chosen, flat):
+        return said
+    held = [f"{first} and {further}" for further, first in tied(model).items() if first in chosen and part != "*"]
+    return f"{part!r} moves {held[0]}, which are one tied array" if held else ""
 
 
-def _meaning(task: Task) -> list[tuple[tuple[str, ...], Any]]:
-    """What must not change in a sweep: the sampler, the text of a dataset, the weights of a step."""
-    fixed: list[tuple[tuple[str, ...], Any]] = [
-        ((f"text of {task.dataset}", task.run), task.rows),
-        ((f"weights of {task.run} at step {task.step}",), task.weights),
-    ]
-    if task.sampler is None:
-        return fixed
-    return [*fixed, ((f"loss on {task.dataset}",), task.loss), (("sampler",), dataclasses.asdict(task.sampler))]
+def _cost(part: str, model: Model, sampler: Sampler | None, gradients: int) -> float:
+    """Floating-point operations, roughly: matrix products of what has to be computed again at each step.
 
-
-def _cost(task: Task, model: Model) -> float:
-    """Floating-point operations, roughly: matrix products of what has to be computed again at each step."""
-    layer, _ = parts.place(task.part)
-    per_layer = 8 * model.d_model * model.n_heads * model.d_head + 4 * model.n_ctx * model.n_heads * model.d_head
+    Without a sampler that of so many rows' `gradients`; where there are none, of attention patterns.
+    """
+    layer, _ = parts.place(part)
+    attention = 4 * model.d_head * ((model.n_heads + groups(model)) * model.d_model + model.n_ctx * model.n_heads)
+    mlp = (6 if model.gated else 4) * model.d_model * model.d_mlp
     unembed = 2 * model.d_model * model.d_vocab
-    if task.sampler is None:
-        return 1024.0 * model.n_ctx * per_layer / model.n_heads
+    rows = sampler.chains * sampler.steps * sampler.batch if sampler else gradients
+    if not rows:
+        return 1024.0 * model.n_ctx * attention / model.n_heads
     above = model.n_layers - max(layer, 0) - (1 if layer >= 0 else 0)
-    head = per_layer / model.n_heads
-    tokens = task.sampler.chains * task.sampler.steps * task.sampler.batch * model.n_ctx
-    return float(tokens * (3 * head + 2 * above * per_layer + 2 * unembed))
+    own = 3 * (attention / model.n_heads) + (0 if model.parallel else 2 * mlp)
+    return float(rows * model.n_ctx * (own + 2 * above * (attention + mlp) + 2 * unembed))

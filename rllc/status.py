@@ -7,6 +7,8 @@ from pathlib import Path
 from rllc import plan, progress, store
 from rllc.plan import Cell
 
+SHOWN = 10  # cells of a kind that are named
+
 
 @dataclass(frozen=True)
 class Status:
@@ -70,9 +72,14 @@ def describe(found: Status, sweep: Path, *, workers: int) -> str:
     ]
     if found.missing and found.seconds_left is not None:
         text.append(f"about {progress.clock(found.seconds_left / workers)} left with {workers} workers")
-    text += [f"failed: {cell}: {error}" for cell, error in list(found.failed.items())[:10]]
-    text += [f"diverged: {cell}" for cell in found.diverged[:10]]
+    text += _first([f"failed: {cell}: {error}" for cell, error in found.failed.items()], "failed")
+    text += _first([f"diverged: {cell}" for cell in found.diverged], "diverged")
     return "\n".join(text)
+
+
+def _first(lines: list[str], what: str) -> list[str]:
+    """The first SHOWN lines, and how many more there are."""
+    return [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more {what}"] if len(lines) > SHOWN else [])]
 
 
 def _left(cells: Sequence[Cell], seconds: dict[str, float]) -> float | None:

@@ -1,9 +1,12 @@
 """Results by content key: one file an estimate, written whole, and a line for each in the writer's own index."""
 
 import dataclasses
+import io
 import json
 import math
-from collections.abc import Iterable, Iterator
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,14 @@ import numpy as np
 
 from rllc import atomic
 from rllc.task import SCHEMA, Estimate, Task
+
+ARRAYS = ("chains_C", "loss_CS")
+LINE = frozenset(("key", "value", "error", "seconds", "health", "reason"))  # of the index
+TAIL = 4096  # bytes of a traceback that are read for its last line
+
+
+class Damaged(ValueError):
+    """A file has the name of a result and is none: cut short, overwritten, or another's."""
 
 
 def path(sweep: Path, key: str) -> Path:
@@ -23,20 +34,23 @@ def put(sweep: Path, estimate: Estimate, worker: str) -> None:
     """Write one estimate, whole or not at all, then its index line; an old error of the same task is removed."""
     key = estimate.task.key
     fields = {field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)}
-    arrays = {name: fields.pop(name) for name in ("chains_C", "loss_CS")}
+    arrays = {name: fields.pop(name) for name in ARRAYS}
     meta = json.dumps(fields | {"task": dataclasses.asdict(estimate.task)})
     with atomic.replace(path(sweep, key)) as file:
         np.savez_compressed(file, meta=np.array(meta), **arrays)
     _error_path(sweep, key).unlink(missing_ok=True)
-    append(sweep, worker, estimate)
+    append(sweep, worker, [summary(estimate)])
 
 
-def append(sweep: Path, worker: str, estimate: Estimate) -> None:
-    """Add the line of one estimate to the index of this worker."""
+def append(sweep: Path, worker: str, lines: Iterable[dict[str, Any]]) -> None:
+    """Add lines, as `summary` gives them, to the index of this worker."""
     index = sweep / "index" / f"{worker}.jsonl"
     index.parent.mkdir(exist_ok=True)
-    with index.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(summary(estimate)) + "\n")
+    with index.open("a+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        torn = file.read() not in (b"", b"\n")  # by a worker of this name that was killed
+        file.write("".join([*"\n" * torn, *(json.dumps(line) + "\n" for line in lines)]).encode())
 
 
 def summary(estimate: Estimate) -> dict[str, Any]:
@@ -50,41 +64,89 @@ def get(sweep: Path, key: str) -> Estimate:
     """Read one estimate.
 
     Raises:
-        ValueError: the file is of another schema, or is not the result of this key.
+        Damaged: the file is not, or no longer, the result of this key.
+        ValueError: the file is of another schema or version.
+        FileNotFoundError: there is none.
     """
-    with np.load(path(sweep, key), allow_pickle=False) as file:
-        fields = json.loads(str(file["meta"]))
-        arrays = {name: file[name] for name in ("chains_C", "loss_CS")}
-    task = Task.of(fields.pop("task"))
-    if fields["schema"] != SCHEMA or task.key != key:
-        raise ValueError(
-            f"{path(sweep, key)}: schema {fields['schema']} and key {task.key}, expected {SCHEMA} and {key}"
-        )
-    return Estimate(task=task, **fields, **arrays)
+    file = path(sweep, key)
+    fields, arrays = _decoded(file)
+    if fields["schema"] != SCHEMA:
+        raise ValueError(f"{file}: schema {fields['schema']} of another version of rllc, expected {SCHEMA}")
+    try:
+        estimate = Estimate(**{**fields, "task": Task.of(fields["task"])}, **arrays)
+    except TypeError as error:
+        raise ValueError(f"{file}: written by another version of rllc ({error})") from None
+    if estimate.task.key != key:
+        raise Damaged(f"{file}: schema {SCHEMA} and key {estimate.task.key}, expected {SCHEMA} and {key}")
+    return estimate
+
+
+def _decoded(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields and arrays of a file; its members are read whole, so that their checksums are looked at."""
+    content = io.BytesIO(file.read_bytes())  # a disk that fails to read says nothing of the file
+    try:
+        with zipfile.ZipFile(content) as archive:
+            meta, *arrays = (
+                np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+                for name in ("meta", *ARRAYS)
+            )
+        fields = json.loads(str(meta))
+        return fields | {"schema": fields["schema"]}, dict(zip(ARRAYS, arrays, strict=True))
+    except MemoryError:
+        raise
+    except Exception as error:  # each reader of broken bytes has errors of its own
+        raise Damaged(f"{file}: damaged ({type(error).__name__}: {error})") from None
 
 
 def keys(sweep: Path) -> set[str]:
     """Keys of all results that are there, from the names of the files."""
-    found: set[str] = set()
-    for folder in (sweep / "results").glob("[0-9a-f][0-9a-f]"):
-        found.update(file.stem for file in folder.iterdir() if file.suffix == ".npz")
-    return found
+    names = (name for folder in _folders(sweep / "results") for name in _names(folder))
+    return {name.removesuffix(".npz") for name in names if name.endswith(".npz")}
+
+
+def present(sweep: Path, wanted: Iterable[str]) -> set[str]:
+    """Which of a few keys have a result, each looked up by itself."""
+    return {key for key in wanted if path(sweep, key).exists()}
+
+
+def set_aside(sweep: Path, key: str) -> Path:
+    """Move a damaged result to damaged/, so that its task is missing and is measured again; its new place."""
+    there = sweep / "damaged" / key[:2] / f"{key}.npz"
+    there.parent.mkdir(parents=True, exist_ok=True)
+    path(sweep, key).replace(there)
+    return there
+
+
+def tidy(sweep: Path) -> None:
+    """Remove temporary files that writers on this host left when they were killed."""
+    for folder in [sweep, *(folder for name in ("results", "errors", "tokens") for folder in _folders(sweep / name))]:
+        for file in atomic.leftovers(folder):
+            file.unlink(missing_ok=True)
 
 
 def index(sweep: Path) -> dict[str, dict[str, Any]]:
-    """The index lines by key; a result without a line (its writer was killed in between) is read from its file."""
+    """The index lines by key; a result without a line (its writer was killed in between) is read from its file.
+
+    A file without a line that cannot be read counts for nothing.
+    """
     lines: dict[str, dict[str, Any]] = {}
     for file in sorted((sweep / "index").glob("*.jsonl")):
-        lines |= {entry["key"]: entry for entry in parse(file.read_bytes().split(b"\n"))}
-    present = keys(sweep)
-    return {key: lines[key] if key in lines else summary(get(sweep, key)) for key in present}
+        with file.open("rb") as content:
+            lines |= {entry["key"]: entry for entry in parse(content) if entry.keys() >= LINE}
+    found = {}
+    for key in keys(sweep):
+        with suppress(ValueError, FileNotFoundError):
+            found[key] = lines.get(key) or summary(get(sweep, key))
+    return found
 
 
 def parse(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The entries of index lines, without those that a killed writer left torn."""
     for line in lines:
         with suppress(ValueError):
-            yield json.loads(line)
+            entry = json.loads(line)
+            if isinstance(entry, dict):
+                yield entry
 
 
 def put_error(sweep: Path, key: str, text: str) -> None:
@@ -94,19 +156,38 @@ def put_error(sweep: Path, key: str, text: str) -> None:
 
 def errors(sweep: Path) -> dict[str, str]:
     """The last line of each kept traceback, by key."""
-    return {file.stem: _last_line(file) for file in sorted((sweep / "errors").glob("*/*.txt"))}
+    return {file.stem: _last_line(file) for file in _error_files(sweep)}
 
 
-def clear_errors(sweep: Path) -> None:
-    """Forget old failures: a new submission tries them again."""
-    for file in (sweep / "errors").glob("*/*.txt"):
-        file.unlink(missing_ok=True)
+def clear_errors(sweep: Path, kept: Set[str] = frozenset()) -> None:
+    """Forget old failures, but those of the keys in `kept`: a new submission tries them again."""
+    for file in _error_files(sweep):
+        if file.stem not in kept:
+            file.unlink(missing_ok=True)
 
 
 def _error_path(sweep: Path, key: str) -> Path:
     return sweep / "errors" / key[:2] / f"{key}.txt"
 
 
+def _error_files(sweep: Path) -> Iterator[Path]:
+    for folder in _folders(sweep / "errors"):
+        yield from (folder / name for name in sorted(_names(folder)) if name.endswith(".txt"))
+
+
+def _folders(parent: Path) -> list[Path]:
+    """The folders ab/ of a key's first two digits: 256, so that none holds more than some hundred files of a sweep."""
+    return sorted(parent.glob("[0-9a-f][0-9a-f]"))
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
 def _last_line(file: Path) -> str:
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+    with file.open("rb") as content:
+        size = content.seek(0, os.SEEK_END)
+        content.seek(max(0, size - TAIL))
+        lines = content.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

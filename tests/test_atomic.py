@@ -163,3 +163,50 @@ def test_a_full_disk_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="No space left"), atomic.owner(tmp_path, "name"):
         pass
+
+
+def killed(folder: Path) -> Path:
+    """The temporary file of a process that was killed while it wrote."""
+    code = """
+import os, pathlib, sys
+from rllc import atomic
+writer = atomic.replace(pathlib.Path(sys.argv[1]) / "file")
+writer.__enter__()
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
+    (file,) = folder.glob(".*.tmp")
+    return file
+
+
+def test_a_dead_writers_file_is_left_over_and_a_living_ones_is_not(tmp_path: Path) -> None:
+    dead = killed(tmp_path)
+    with atomic.replace(tmp_path / "other"):
+        assert list(atomic.leftovers(tmp_path)) == [dead]
+
+
+def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
+    with atomic.replace(tmp_path / "file") as file:
+        mine = Path(file.name)
+        *head, process, token, suffix = mine.name.split(".")
+        pid, _, started = process.partition("-")
+        assert (pid, started) == (str(os.getpid()), str(int(started)))
+        again = mine.with_name(".".join([*head, f"{pid}-{int(started) - 1}", token, suffix]))
+        again.touch()
+        assert list(atomic.leftovers(tmp_path)) == [again]
+
+
+def test_an_earlier_boot_is_over_and_another_host_or_container_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with atomic.replace(tmp_path / "file") as file:
+        monkeypatch.setattr(atomic, "_boot", lambda: "another")
+        assert list(atomic.leftovers(tmp_path)) == [Path(file.name)]
+        monkeypatch.setattr("socket.gethostname", lambda: "another")
+        assert not list(atomic.leftovers(tmp_path))
+
+
+def test_other_names_are_no_leftovers(tmp_path: Path) -> None:
+    for name in (".file.0123456789abcdef.tmp", "a.tmp", ".tmp", "file", ".a-b.1-2.x.tmp.npz", ".a-b.x-2.x.tmp"):
+        (tmp_path / name).touch()
+    assert not list(atomic.leftovers(tmp_path))

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +107,54 @@ def test_gathering_again_gives_the_same_bytes(sweep: Path) -> None:
     before = [(sweep / name).read_bytes() for name in gather.FILES]
     gather.gather(sweep, plan.read(sweep))
     assert [(sweep / name).read_bytes() for name in gather.FILES] == before
+
+
+def test_small_row_groups_hold_the_same_rows(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gather.gather(sweep, plan.read(sweep))
+    whole = [parquet.read_table(sweep / name) for name in gather.FILES]
+    monkeypatch.setattr(gather, "ROWS", 1)
+    gather.gather(sweep, plan.read(sweep))
+    assert parquet.ParquetFile(sweep / "estimates.parquet").num_row_groups == 3
+    for name, table in zip(gather.FILES, whole, strict=True):
+        again = parquet.read_table(sweep / name)
+        assert again.schema.equals(table.schema, check_metadata=True)
+        assert str(again.to_pylist()) == str(table.to_pylist())
+
+
+def test_columns_are_those_of_a_row_and_there_without_results(sweep: Path, tmp_path: Path) -> None:
+    assert list(gather.row(measured("L1H11"))) == list(gather.COLUMNS)
+    cells = plan.read(sweep)
+    gather.gather(sweep, cells)
+    schema = parquet.read_schema(sweep / "estimates.parquet")
+    empty = tmp_path / "sweeps" / "empty"
+    assert gather.gather(empty, cells) == len(cells)
+    assert parquet.read_table(empty / "estimates.parquet").num_rows == 0
+    assert parquet.read_schema(empty / "estimates.parquet").equals(schema)
+
+
+def test_a_damaged_result_is_named_moved_aside_and_missing(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = measured("L0*").task.key
+    file = store.path(sweep, key)
+    file.write_bytes(file.read_bytes()[:-30])
+    assert gather.gather(sweep, plan.read(sweep)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"rllc: llc of L0* on code at step 100 of demo-s0, seed 3: {file}: damaged (BadZipFile: ")
+    assert said.endswith(f"moved to {sweep}/damaged/{key[:2]}/{key}.npz; the next `rllc sweep` measures it again.\n")
+    assert parquet.read_table(sweep / "estimates.parquet")["part"].to_pylist() == ["L1H11", "L1H11"]
+    assert key not in store.keys(sweep)
+    assert gather.gather(sweep, plan.read(sweep)) == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_memory_does_not_grow_with_the_number_of_results(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "ROWS", 20)
+    store.put(sweep, measured("L1H11"), "w")
+    cell = plan.read(sweep)[0]
+    peaks = []
+    for count in (50, 400):  # the same result again and again
+        gather.gather(sweep, [cell] * 10)
+        tracemalloc.start()
+        gather.gather(sweep, [cell] * count)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0] + 400 * 100

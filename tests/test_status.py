@@ -58,6 +58,32 @@ def test_every_kind_of_task_is_counted_and_named(tmp_path: Path) -> None:
     ]
 
 
+def test_of_many_failures_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    cells = [cell(step) for step in range(status.SHOWN + 4)]
+    plan.write(tmp_path, cells)
+    for one in cells[1:]:
+        store.put_error(tmp_path, one.task.key, "Traceback\nOSError: it is gone\n")
+    lines = status.describe(status.status(tmp_path), tmp_path, workers=1).splitlines()
+    assert lines[1 : status.SHOWN + 1] == [
+        f"failed: llc of L0H1 on code at step {step} of demo-s0, seed 0: OSError: it is gone"
+        for step in range(1, status.SHOWN + 1)
+    ]
+    assert lines[status.SHOWN + 1 :] == ["and 3 more failed"]
+
+
+@pytest.mark.parametrize("content", [b"", bytes(100), b"{}"])
+def test_a_damaged_result_without_its_line_is_missing(content: bytes, tmp_path: Path) -> None:
+    cells = [cell(step) for step in range(3)]
+    plan.write(tmp_path, cells)
+    done(tmp_path, cells[:1])
+    broken = store.path(tmp_path, cells[1].task.key)
+    broken.parent.mkdir(parents=True, exist_ok=True)
+    broken.write_bytes(content)
+    (tmp_path / "index" / "x.jsonl").write_bytes(b"null\n\xff\n{}\n" + bytes(50))
+    found = status.status(tmp_path)
+    assert (found.planned, found.done, found.missing) == (3, 1, 2)
+
+
 def test_time_left_is_in_proportion_to_the_cost(tmp_path: Path) -> None:
     cheap, dear = cell(0), dataclasses.replace(cell(1), cost=30.0)
     plan.write(tmp_path, [cheap, dear])

@@ -23,6 +23,21 @@ def test_a_task_survives_json_with_equal_key() -> None:
     assert Task.of(json.loads(frugal.json())) == frugal
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        TASK, dataclasses.replace(TASK, sampler=None, run='x"sampler":null'),
+        dataclasses.replace(TASK, run='"sampler":null', dataset='\\"sampler":null', loss="kl:“é”\n"),
+        dataclasses.replace(TASK, sampler=dataclasses.replace(SAMPLER, budget=Budget(0.02, 0.01, 64))),
+    ],
+)  # fmt: skip
+def test_the_json_is_that_of_all_fields_sorted(task: Task) -> None:
+    fields = dataclasses.asdict(task)
+    if not task.loss:
+        del fields["loss"]
+    assert task.json() == json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
 def test_the_key_is_the_one_that_results_were_stored_under() -> None:
     assert TASK.key == "d42d5c87df48bf707ca588c77c5b54c1"
 
