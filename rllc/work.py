@@ -1,7 +1,8 @@
 """One worker: its share of the plan; it skips what is done and records what failed.
 
-Run as `python -m rllc.work SWEEP --cells START:STOP --threads T`. Exit codes: 0 all of its share is done, 1 something
-failed or diverged, 75 it was told to stop while there was more to do, 143 stopped by SIGTERM.
+Run as `python -m rllc.work SWEEP --shard FILE --threads T --attempts N` by what launches it, or by hand on any machine
+that sees the folder, as `--share 2/4`. Exit codes: 0 all of its share is done, 1 something failed or diverged, 75 it
+was told to stop while there was more to do (SIGUSR1, or its parent is gone), 143 stopped by SIGTERM.
 """
 
 import argparse
@@ -10,47 +11,106 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from rllc import atomic, kept, modules, plan, store
-from rllc.mistake import Mistake
+from rllc import atomic, kept, modules, plan, pools, shards, store
+from rllc.launch import attempts, local, processes
+from rllc.launch.attempts import Attempts
 from rllc.plan import Cell
-from rllc.task import Estimate, Task
+from rllc.task import Estimate
 
 if TYPE_CHECKING:
     from rllc.models.pool import Pool
 
 MORE = 75
+Outcome = Literal["done", "diverged", "failed", "stopped"]
 
 
-def work(sweep: Path, share: slice = slice(None), *, parent: int | None = None) -> int:
-    """Measure what is missing of a slice of the plan; the exit code.
+class _Told(Exception):
+    """The worker was told to stop before the next task."""
 
-    `parent` is the process that started the worker: when it is gone, the worker stops after the task in hand.
+
+def work(
+    sweep: Path,
+    cells: Sequence[Cell],
+    *,
+    name: str,
+    tried: Attempts | None = None,
+    told: Callable[[], bool] = lambda: False,
+) -> int:
+    """Measure what is missing of some cells; the exit code.
+
+    Args:
+        sweep: its folder.
+        cells: the worker's share.
+        name: of its index file.
+        tried: the record of what was begun; what has failed in it, or was begun too often, is passed over.
+        told: whether to stop before the next task.
     """
-    done = store.keys(sweep)
-    mine = [cell for cell in plan.read(sweep)[share] if cell.task.key not in done]
-    name = f"{socket.gethostname()}-{os.getpid()}"
-    healthy = True
+    over = _given_up(sweep, cells, tried) if tried else set[str]()
+    done = store.present(sweep, [cell.task.key for cell in cells])
+    mine = [cell for cell in cells if cell.task.key not in done | over]
+    hand = _Hand(sweep, tried, told)
     try:
-        for cell, pool in pools(sweep.parent.parent, mine):
-            if parent is not None and os.getppid() != parent:
-                return MORE
-            healthy &= _attempt(sweep, cell, pool, name)
+        ends = set[Outcome]()
+        for cell, pool in pools.each(sweep.parent.parent, mine, hand.take):
+            ends.add(hand.put(_attempt(sweep, cell, pool, name)))
+            del pool  # gone before the next checkpoint is loaded: two may not fit into memory
+    except _Told:
+        return MORE
     except OSError as error:
         if error.errno not in atomic.FULL:
             raise
         print(f"rllc: {sweep}: {error.strerror}; make room and run the same command again.", file=sys.stderr)
         return 1
-    return int(not healthy)
+    finally:
+        with suppress(OSError):
+            hand.put("stopped")
+    return int(bool(over or ends - {"done"}))
 
 
-def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception", name: str) -> bool:
-    """Measure and store one cell; whether it went well. Any failure but a full disk is recorded and passed over."""
+class _Hand:
+    """The task in hand, written down in the record of what was begun."""
+
+    def __init__(self, sweep: Path, tried: Attempts | None, told: Callable[[], bool]) -> None:
+        self.sweep, self.tried, self.told = sweep, tried, told
+        self.key = ""
+
+    def take(self, cell: Cell) -> bool:
+        """Begin a task, unless it has a result by now, as where another worker was given it, too."""
+        if self.told():
+            raise _Told
+        if store.path(self.sweep, cell.task.key).exists():
+            return False
+        if self.tried:
+            self.tried.begin(cell.task.key)
+        self.key = cell.task.key
+        return True
+
+    def put(self, how: Outcome) -> Outcome:
+        """Say how it ended; nothing where none is in hand."""
+        if self.tried and self.key:
+            self.tried.end(self.key, "done" if how == "diverged" else how)
+        self.key = ""
+        return how
+
+
+def _given_up(sweep: Path, cells: Sequence[Cell], tried: Attempts) -> set[str]:
+    """Keys of what has failed; what was begun too often has now."""
+    for key in tried.spent() - store.present(sweep, tried.spent()):
+        store.put_error(
+            sweep, key, f"begun {tried.most} times without a result: its worker was killed each time (out of memory?)\n"
+        )
+        tried.end(key, "failed")
+    failed = tried.failed()
+    return {cell.task.key for cell in cells if cell.task.key in failed}
+
+
+def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception", name: str) -> Outcome:
+    """Measure and store one cell; how that ended. Any failure but a full disk is recorded and passed over."""
     try:
         if isinstance(pool, Exception):
             raise pool
@@ -60,98 +120,69 @@ def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception",
         if isinstance(error, OSError) and error.errno in atomic.FULL:
             raise
         store.put_error(sweep, cell.task.key, traceback.format_exc())
-        return False
-    return estimate.health != "diverged"
+        return "failed"
+    return "diverged" if estimate.health == "diverged" else "done"
 
 
 def _measure(sweep: Path, cell: Cell, pool: "Pool | modules.Opened") -> Estimate:
-    from rllc.metrics import llc, patterns, token_losses
-    from rllc.models.pool import Pool
+    from rllc.metrics import named, token_losses
 
     if isinstance(pool, modules.Opened):
         return modules.measure(cell.task, pool)
     if cell.keep:
         return token_losses.measure(cell.task, pool, rows=kept.ROWS, path=kept.path(sweep, cell.task.key))
-
-    measures: dict[str, Callable[[Task, Pool], Estimate]] = {
-        "llc": llc.measure,
-        "prev_token": partial(patterns.measure, score=patterns.prev_token),
-        "current_token": partial(patterns.measure, score=patterns.current_token),
-        "prefix": partial(patterns.measure, score=patterns.prefix),
-    }
-    return measures[cell.task.metric](cell.task, pool)
-
-
-def pools(root: Path, cells: Sequence[Cell]) -> "Iterator[tuple[Cell, Pool | modules.Opened | Exception]]":
-    """Each cell with the pool it is measured on; cells in a row that share the files and the block share the pool.
-
-    A pool that cannot be opened is given as the exception, for each of its cells.
-    """
-    loaded: tuple[str, Any] = ("", None)
-    for (checkpoint, *_), same in groupby(cells, key=_inputs):
-        group = list(same)
-        try:
-            if group[0].make:
-                pool: Pool | modules.Opened | Exception = modules.opened(root, group[0])
-            else:
-                if loaded[0] != checkpoint:
-                    loaded = (checkpoint, _load(root / checkpoint, group[0].task.weights))
-                pool = _open(loaded[1], root, group[0])
-        except Exception as error:  # whatever is wrong with these files, the next ones may be whole
-            pool = error
-        for cell in group:
-            yield cell, pool
-
-
-def _inputs(cell: Cell) -> tuple[Any, ...]:
-    """What a pool is made from; of the sampler that is the shape of a block and the precisions."""
-    sampler = cell.task.sampler
-    block = sampler and (sampler.chains, sampler.batch, sampler.dtype, sampler.products, sampler.backend)
-    return cell.checkpoint, cell.rows, cell.task.loss, block
-
-
-def _load(path: Path, weights: str) -> Any:
-    from rllc.zoo import folder
-
-    if folder.describe(path)[1] != weights:
-        raise Mistake(f"{path} is no longer the file that was planned.")
-    return folder.load(path)
-
-
-def _open(loaded: Any, root: Path, cell: Cell) -> "Pool":
-    import numpy as np
-
-    from rllc.data.rows import content_hash
-    from rllc.models.pool import Pool
-    from rllc.models.soft import Labels
-
-    (model, weights), task = loaded, cell.task
-    rows = np.load(root / cell.rows, allow_pickle=False)
-    if content_hash(rows) != task.rows:
-        raise Mistake(f"{root / cell.rows} no longer holds the rows that were planned.")
-    if not task.loss:
-        return Pool.of(weights, model, rows, task.sampler)
-    kind, _, digest = task.loss.partition(":")
-    other, others = _load(root / cell.labels, digest)
-    labels = Labels(kind, Pool.of(others, other, rows, task.sampler))
-    return Pool.of(weights, model, rows, task.sampler, loss=labels.losses)
+    return named.MEASURES[cell.task.metric](cell.task, pool)
 
 
 def main() -> int:
     """Parse the command line, set the threads, and work."""
     parser = argparse.ArgumentParser(prog="python -m rllc.work", description=__doc__)
     parser.add_argument("sweep", type=Path)
-    parser.add_argument("--cells", default=":", help="START:STOP, lines of the plan from 0; all of them by default")
+    share = parser.add_mutually_exclusive_group()
+    share.add_argument("--shard", type=Path, help="a file of cells; the whole plan by default")
+    share.add_argument("--share", type=_share, help="I/N, the I-th of N parts of the plan, from 1")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--parent", type=int)
+    parser.add_argument("--attempts", type=int, default=3, help="starts of a task of a shard that kills its worker")
+    parser.add_argument("--parent", type=int, help="the process without which the worker stops")
     options = parser.parse_args()
+    asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    os.environ.update(processes.environment(options.threads))
     import torch
 
     torch.set_num_threads(options.threads)
-    start, _, stop = options.cells.partition(":")
-    share = slice(int(start) if start else None, int(stop) if stop else None)
-    return work(options.sweep, share, parent=options.parent)
+    cells, name, tried = _given(options)
+    return work(
+        options.sweep, cells, name=name, tried=tried,
+        told=lambda: bool(asked) or options.parent not in (None, os.getppid()),
+    )  # fmt: skip
+
+
+def _given(options: argparse.Namespace) -> tuple[list[Cell], str, Attempts | None]:
+    """The cells of the share that is asked for, the worker's name, and the record of its attempts.
+
+    The name is that of a place, so that there are few of them however often a worker is started.
+    """
+    host = socket.gethostname()
+    if options.shard:
+        launched = options.shard.parent.parent.name
+        name = f"{host if launched == local.FOLDER else launched}-{options.shard.stem}"
+        return plan.read_lines(options.shard), name, Attempts(attempts.beside(options.shard), options.attempts)
+    cells = plan.read(options.sweep)
+    if options.share:
+        place, count = options.share
+        parts = shards.cut(cells, count)
+        return parts[place - 1] if place <= len(parts) else [], f"{host}-{place}of{count}", None
+    return cells, f"{host}-{os.getpid()}", None
+
+
+def _share(text: str) -> tuple[int, int]:
+    place, _, count = text.partition("/")
+    if not (place.isdecimal() and count.isdecimal() and 1 <= int(place) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with I from 1 to N")
+    return int(place), int(count)
 
 
 if __name__ == "__main__":

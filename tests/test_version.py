@@ -72,3 +72,28 @@ def test_packages_are_the_installed_ones() -> None:
     found = version.packages()
     assert found["numpy"] == metadata.version("numpy")
     assert set(found) <= set(version.PACKAGES)
+
+
+def test_a_copy_of_the_code_says_what_it_was_copied_from(checkout: Path) -> None:
+    (checkout / "rllc" / version.COPY).write_text("1.2.3+abc")
+    version.code.cache_clear()
+    assert version.code() == "1.2.3+abc"
+
+
+def test_a_sweep_that_goes_on_with_other_code_says_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(version, "code", lambda: "0.1.0+aaaaaaa")
+    monkeypatch.setattr(version, "packages", lambda: {"torch": "2.4", "numpy": "1.26"})
+    version.record(tmp_path)
+    version.record(tmp_path)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(version, "code", lambda: "0.1.0+aaaaaaa.bbbbbbb")
+    monkeypatch.setattr(version, "packages", lambda: {"torch": "2.5", "numpy": "1.26"})
+    version.record(tmp_path)
+    assert capsys.readouterr().err == (
+        f"rllc: {tmp_path} goes on with other code (code 0.1.0+aaaaaaa, now 0.1.0+aaaaaaa.bbbbbbb; packages.torch 2.4, "
+        "now 2.5); each result says which made it.\n"
+    )
+    version.record(tmp_path)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,1 @@
+"""What a cluster sees: the scripts that are submitted, filled in by `rllc.launch.script`."""

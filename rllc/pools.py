@@ -1,0 +1,80 @@
+"""The cells of a share, each with what it is measured on: files are loaded, and references computed, once for many."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rllc import modules
+from rllc.mistake import Mistake
+from rllc.plan import Cell
+
+if TYPE_CHECKING:
+    from rllc.models.pool import Pool
+
+
+def each(
+    root: Path, cells: Sequence[Cell], begin: Callable[[Cell], bool] = lambda _: True
+) -> "Iterator[tuple[Cell, Pool | modules.Opened | Exception]]":
+    """Each cell with the pool it is measured on; cells in a row that share the files and the block share the pool.
+
+    A pool that cannot be opened is given as the exception, for each of its cells. `begin` is called before a cell is
+    given and before a pool is opened for it, and says whether it is wanted.
+    """
+    loaded: tuple[str, Any] = ("", None)
+    for (checkpoint, *_), same in groupby(cells, key=_inputs):
+        pool: Pool | modules.Opened | Exception | None = None
+        for cell in same:
+            if not begin(cell):
+                continue
+            if pool is None:
+                try:
+                    if cell.make:
+                        pool = modules.opened(root, cell)
+                    else:
+                        if loaded[0] != checkpoint:
+                            loaded = ("", None)
+                            loaded = (checkpoint, _load(root / checkpoint, cell.task.weights))
+                        pool = _open(loaded[1], root, cell)
+                except Exception as error:  # whatever is wrong with these files, the next ones may be whole
+                    pool = error
+            yield cell, pool
+
+
+def _inputs(cell: Cell) -> tuple[Any, ...]:
+    """What a pool is made from; of the sampler that is the shape of a block and the precisions."""
+    sampler = cell.task.sampler
+    block = sampler and (sampler.chains, sampler.batch, sampler.dtype, sampler.products, sampler.backend)
+    return cell.checkpoint, cell.rows, cell.task.loss, block
+
+
+def _load(path: Path, weights: str) -> Any:
+    from rllc.zoo import folder
+
+    if folder.describe(path)[1] != weights:
+        raise Mistake(f"{path} is no longer the file that was planned.")
+    return folder.load(path)
+
+
+def _open(loaded: Any, root: Path, cell: Cell) -> "Pool":
+    import numpy as np
+
+    from rllc.data import tokenizer
+    from rllc.data.rows import content_hash
+    from rllc.models.pool import Pool
+    from rllc.models.soft import Labels
+
+    (model, weights), task = loaded, cell.task
+    if not cell.rows:  # nothing but the weights is looked at
+        return Pool.of(weights, model, np.empty((0, 1), np.int64), task.sampler)
+    rows = np.load(root / cell.rows, allow_pickle=False)
+    if content_hash(rows) != task.rows:
+        raise Mistake(f"{root / cell.rows} no longer holds the rows that were planned.")
+    if not task.loss:
+        pool = Pool.of(weights, model, rows, task.sampler)
+        pool.tokenizer = tokenizer.beside(root / cell.checkpoint)
+        return pool
+    kind, _, digest = task.loss.partition(":")
+    other, others = _load(root / cell.labels, digest)
+    labels = Labels(kind, Pool.of(others, other, rows, task.sampler))
+    return Pool.of(weights, model, rows, task.sampler, loss=labels.losses)
