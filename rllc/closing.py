@@ -3,9 +3,14 @@
 import csv
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from rllc.task import HEALTH
+from rllc.track.collector import TABLE_ROWS
 
+COLUMNS = (
+    "key", "run", "step", "part", "layer", "head", "dataset", "metric", "seed", "value", "error", "health", "reason",
+)  # fmt: skip
 FILES = {
     "figures": "report/*.png",
     "page": "report/index.html",
@@ -24,6 +29,52 @@ def summary(sweep: Path) -> str:
         if row["primary"] == "true":
             lines.append(_agreement(row, inside))
     return "\n".join(lines)
+
+
+def overview(sweep: Path) -> tuple[dict[str, list[dict[str, Any]]], list[Path]]:
+    """What W&B shows of a whole sweep: tables by name, and the files of figures, of which suspects.png is drawn now.
+
+    The tables are the estimates (the first TABLE_ROWS), those whose chains are suspect or diverged, and what
+    clustering wrote; those that are not there are left out.
+    """
+    from rllc.report import suspects
+
+    found = suspects.found(sweep)
+    tables: dict[str, list[dict[str, Any]]] = {
+        "estimates": _estimates(sweep / "estimates.parquet"),
+        "suspects": suspects.table(found),
+    }
+    for name in ("labels", "scores", "agreement", "types"):
+        tables[name] = numbers(rows(sweep / "clusters" / f"{name}.csv"))
+    figures = [
+        *sorted((sweep / "report").glob("*.png")),
+        *suspects.draw(sweep, found, sweep / "wandb" / "suspects.png"),
+    ]
+    return {name: table for name, table in tables.items() if table}, figures
+
+
+def numbers(table: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Turn the columns that hold nothing but numbers into numbers, None where a field is empty."""
+    turned: list[dict[str, Any]] = [dict(row) for row in table]
+    for name in table[0] if table else ():
+        try:
+            column = [float(row[name]) if row[name] else None for row in table]
+        except ValueError:
+            continue
+        for row, value in zip(turned, column, strict=True):
+            row[name] = value
+    return turned
+
+
+def _estimates(file: Path) -> list[dict[str, Any]]:
+    from pyarrow import parquet
+
+    if not file.exists():
+        return []
+    with parquet.ParquetFile(file) as content:
+        names = [name for name in COLUMNS if name in content.schema_arrow.names]
+        batches = content.iter_batches(TABLE_ROWS, columns=names)
+        return list(next((batch.select(names).to_pylist() for batch in batches), []))
 
 
 def rows(table: Path) -> list[dict[str, str]]:

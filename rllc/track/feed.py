@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from rllc.track.points import Overview, Point
+from rllc.track.points import Item
 
 _DROPPED = ("WANDB_SERVICE", "WANDB_RESUME")  # they would tie the runs to another process or an older run
 
@@ -18,21 +18,28 @@ _DROPPED = ("WANDB_SERVICE", "WANDB_RESUME")  # they would tie the runs to anoth
 class Sink(Protocol):
     """Where points go."""
 
-    def log(self, item: Point | Overview) -> None:
+    @property
+    def alive(self) -> bool:
+        """Whether what is logged still goes anywhere."""
+
+    def log(self, item: Item) -> None:
         """Take one item; never waits, never raises."""
 
-    def close(self, seconds: float) -> None:
-        """Deliver what is left, within the time given; safe to call twice."""
+    def close(self, seconds: float) -> bool:
+        """Deliver what is left, within the time given; whether all of it arrived. Safe to call twice."""
 
 
 class Nothing:
     """The sink of `track=none`."""
 
-    def log(self, item: Point | Overview) -> None:
+    alive = False
+
+    def log(self, item: Item) -> None:
         """Drop it."""
 
-    def close(self, seconds: float) -> None:
+    def close(self, seconds: float) -> bool:  # noqa: ARG002
         """Do nothing."""
+        return True
 
 
 class Feed:
@@ -61,14 +68,20 @@ class Feed:
         os.set_blocking(self._out.fileno(), False)
         self._push()
 
-    def log(self, item: Point | Overview) -> None:
+    @property
+    def alive(self) -> bool:
+        """Whether the writer runs."""
+        self._hear()
+        return self._writer.poll() is None
+
+    def log(self, item: Item) -> None:
         """Hand one item to the writer, or keep it for the next call."""
         line = json.dumps({"kind": type(item).__name__, **dataclasses.asdict(item)}, default=_plain)
         self._pending += line.encode() + b"\n"
         self._push()
         self._hear()
 
-    def close(self, seconds: float) -> None:
+    def close(self, seconds: float) -> bool:
         """Deliver the rest and wait for the writer; kill it when the time is over."""
         deadline = time.monotonic() + seconds
         while self._pending and time.monotonic() < deadline:
@@ -85,6 +98,7 @@ class Feed:
         if not self._out.closed:
             self._hear()
             self._out.close()
+        return self._writer.returncode == 0
 
     def _push(self) -> None:
         if self._writer.poll() is not None:  # it gave up and has said why
@@ -98,7 +112,7 @@ class Feed:
             self._pending.clear()
 
     def _hear(self) -> None:
-        while said := self._out.read():
+        while not self._out.closed and (said := self._out.read()):
             self._heard += said
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
@@ -115,7 +129,16 @@ def _plain(value: Any) -> Any:
 
 
 def _environment(sweep: Path) -> dict[str, str]:
-    """Environment of the writer: one core, all its files beside the sweep, nothing sent about the program itself."""
+    """Environment of the writer: one core, all its files beside the sweep, nothing sent about the program itself.
+
+    W&B sends the path where it stages an artifact's files, and an offline run needs that path to be synced. The writer
+    works in the sweep's folder, so that the path can be told from there: it names no folder of this machine, and holds
+    wherever the sweep is moved to.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    places = {f"WANDB_{what}_DIR": str(sweep / "wandb" / what.lower()) for what in ("DATA", "CACHE")}
+    here = Path("/proc/self/cwd")
+    places = {
+        "WANDB_DATA_DIR": str((here if here.exists() else sweep) / "wandb" / "data"),
+        "WANDB_CACHE_DIR": str(sweep / "wandb" / "cache"),
+    }
     return {**kept, **places, "GOMAXPROCS": "1", "OMP_NUM_THREADS": "1", "WANDB_ERROR_REPORTING": "false"}

@@ -8,17 +8,27 @@ from typing import Any
 from rllc.task import HEALTH
 
 Row = Mapping[str, Any]  # one line of the result table
-Curve = tuple[str, str]  # training run, dataset
+Curve = tuple[str, str]  # training run, dataset; the dataset is TRAINING for the losses of the training itself
+
+TRAINING = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the curves that follow are planned to hold, as a hash: a sweep that has grown is shown anew."""
+
+    digest: str
 
 
 @dataclass(frozen=True)
 class Point:
-    """All series of one curve at one training step."""
+    """All series of one curve at one training step; `whole` says that no planned cell of it is missing."""
 
     run: str
     dataset: str
     step: int
     values: dict[str, float]
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,18 @@ class Overview:
     files: list[str]
 
 
+Item = Plan | Point | Overview
+
+
+@dataclass(frozen=True)
+class Released:
+    """The rows of one step, and whether these are all that were planned."""
+
+    step: int
+    rows: list[Row]
+    whole: bool
+
+
 @dataclass
 class Line:
     """One curve under way.
@@ -37,41 +59,50 @@ class Line:
     Attributes:
         awaited: keys that each planned step still waits for.
         rows: arrived rows of each step, by key.
+        holed: steps of which a cell failed.
         last: the step released last; -1 before the first.
     """
 
     awaited: dict[int, set[str]] = field(default_factory=dict)
     rows: dict[int, dict[str, Row]] = field(default_factory=dict)
+    holed: set[int] = field(default_factory=set)
     last: int = -1
+
+    def expect(self, step: int, key: str) -> None:
+        """Let a step wait for this cell."""
+        if step > self.last and key not in self.rows.get(step, {}):
+            self.awaited.setdefault(step, set()).add(key)
 
     def put(self, step: int, key: str, row: Row) -> None:
         """Take a row; a second one of the same key, or one of a step already released, is dropped."""
         if step > self.last:
             self.rows.setdefault(step, {}).setdefault(key, row)
-            self.drop(step, key)
+            self.awaited.get(step, set()).discard(key)
 
     def drop(self, step: int, key: str) -> None:
         """Wait no longer for this cell."""
-        self.awaited.get(step, set()).discard(key)
+        if step in self.awaited and key in self.awaited[step]:
+            self.awaited[step].discard(key)
+            self.holed.add(step)
 
-    def ready(self) -> Iterator[tuple[int, list[Row]]]:
+    def ready(self) -> Iterator[Released]:
         """Release the complete steps up to the first that still waits."""
         for step in sorted(self.awaited):
             if self.awaited[step]:
                 return
             yield from self._release(step)
 
-    def rest(self) -> Iterator[tuple[int, list[Row]]]:
+    def rest(self) -> Iterator[Released]:
         """Release everything that came, complete or not."""
         for step in sorted(self.rows):
             yield from self._release(step)
 
-    def _release(self, step: int) -> Iterator[tuple[int, list[Row]]]:
-        self.awaited.pop(step, None)
+    def _release(self, step: int) -> Iterator[Released]:
+        whole = not self.awaited.pop(step, None) and step not in self.holed
         rows = self.rows.pop(step, {})
         if rows and step > self.last:
             self.last = step
-            yield step, list(rows.values())
+            yield Released(step, list(rows.values()), whole)
 
 
 def series(rows: Iterable[Row]) -> dict[str, float]:

@@ -21,6 +21,12 @@ def hide(value: Any, environ: Mapping[str, str] = os.environ) -> Any:
     return _masked(value, sorted(known, key=len, reverse=True))
 
 
+def sentence(raised: Exception) -> str:
+    """The kind of an exception and the first line of what it says, without secrets."""
+    first = (str(raised).splitlines() or [""])[0].rstrip(".")
+    return str(hide(f"{type(raised).__name__}: {first}".removesuffix(": ")))
+
+
 def _masked(value: Any, known: list[str]) -> Any:
     if isinstance(value, Mapping):
         return {

@@ -19,6 +19,7 @@ class Run:
     group: str
     job: str
     host: str
+    tags: list[str]
     config: dict[str, Any]
     metrics: dict[str, str]
     history: list[dict[str, Any]]
@@ -40,6 +41,7 @@ def read(path: Path) -> Run:
         group=run.run_group,
         job=run.job_type,
         host=run.host,
+        tags=list(run.tags),
         config={item.key: json.loads(item.value_json) for item in run.config.update if item.key != "_wandb"},
         metrics={metric.name or metric.glob_name: metric.step_metric for metric in kinds.get("metric", [])},
         history=[_row(row) for row in kinds.get("history", [])],

@@ -21,17 +21,21 @@ class Server:
     Attributes:
         runs: variables of the last `UpsertBucket` of each run id.
         streams: lines of each file stream, by run id and file name.
+        received: how many lines of history came for each run, those that came twice counted twice.
         uploads: bodies of uploaded files, by path.
         operations: names of the GraphQL operations, in order.
-        unavailable: how many requests are still answered with 503.
+        sent: every request as it came, headers and unpacked body.
+        unavailable: how many requests that bring something are still answered with 503.
         dead: requests on connections that are still open are cut off.
     """
 
     url: str = ""
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
     uploads: dict[str, bytes] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
     unavailable: int = 0
     dead: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -54,6 +58,8 @@ class Server:
         for name, chunk in (body.get("files") or {}).items():
             lines = self.streams.setdefault(run, {}).setdefault(name, [])
             lines[chunk.get("offset", 0) :] = chunk["content"]
+            if name == "wandb-history.jsonl":
+                self.received[run] = self.received.get(run, 0) + len(chunk["content"])
 
     def answer(self, operation: str, asked: dict[str, Any]) -> dict[str, Any] | None:
         """Answer one GraphQL operation; None for one that may be left unanswered."""
@@ -63,7 +69,7 @@ class Server:
             case "ServerFeaturesQuery":
                 return {"serverInfo": {"features": [], "cliVersionInfo": {"max_cli_version": "0.99.0"}}}
             case "RunResumeStatus":
-                return {"model": {**PROJECT, "bucket": None}}
+                return {"model": {**PROJECT, "bucket": self._bucket(asked["name"])}}
             case "UpsertBucket":
                 return self._upsert(asked)
             case "CreateRunFiles":
@@ -86,6 +92,19 @@ class Server:
             case "CommitArtifact":
                 return {"commitArtifact": {"artifact": {"id": "QTox", "digest": "d"}}}
         return None
+
+    def _bucket(self, run: str) -> dict[str, Any] | None:
+        """What a run that goes on has to know of itself."""
+        if run not in self.runs:
+            return None
+        streams = self.streams.get(run, {})
+        history, summary = streams.get("wandb-history.jsonl", []), streams.get("wandb-summary.json", [])
+        return {
+            "id": "UnVu", "name": run, "displayName": self.runs[run].get("displayName"), "tags": [],
+            "historyLineCount": len(history), "eventsLineCount": 0, "logLineCount": 0,
+            "historyTail": json.dumps(history[-1:]), "eventsTail": "[]", "summaryMetrics": (summary or ["{}"])[-1],
+            "config": self.runs[run].get("config") or "{}", "wandbConfig": '{"t": 1}',
+        }  # fmt: skip
 
     def _upsert(self, asked: dict[str, Any]) -> dict[str, Any]:
         run = asked["name"]
@@ -131,9 +150,17 @@ def _handler(state: Server) -> type[BaseHTTPRequestHandler]:
                 state.uploads[self.path] = body
             self._reply({})
 
+        def do_HEAD(self) -> None:
+            self._reply({})
+
         def do_POST(self) -> None:
             body = self._body()
-            if self.path == "/graphql":
+            with state.lock:
+                refused = state.unavailable > 0
+                state.unavailable -= refused
+            if refused:
+                self._reply({"errors": [{"message": "unavailable"}]}, 503)
+            elif self.path == "/graphql":
                 self._graphql(json.loads(body))
             elif found := re.fullmatch(r"/files/[^/]+/[^/]+/([^/]+)/file_stream", self.path):
                 with state.lock:
@@ -147,17 +174,16 @@ def _handler(state: Server) -> type[BaseHTTPRequestHandler]:
             operation = re.search(r"(?:query|mutation)\s+(\w+)", asked["query"])[1]
             with state.lock:
                 state.operations.append(operation)
-                if state.unavailable > 0:
-                    state.unavailable -= 1
-                    self._reply({"errors": [{"message": "unavailable"}]}, 503)
-                else:
-                    self._reply({"data": state.answer(operation, asked.get("variables") or {})})
+                self._reply({"data": state.answer(operation, asked.get("variables") or {})})
 
         def _body(self) -> bytes:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             if self.headers.get("transfer-encoding") == "chunked":
                 body = b"".join(self._chunks())
-            return gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+            body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+            with state.lock:
+                state.sent.append(f"{self.command} {self.path}\n{self.headers}".encode() + body)
+            return body
 
         def _chunks(self) -> Iterator[bytes]:
             while size := int(self.rfile.readline().strip() or b"0", 16):
@@ -169,7 +195,7 @@ def _handler(state: Server) -> type[BaseHTTPRequestHandler]:
             if state.dead:
                 self.close_connection = True
                 return
-            body = json.dumps(answer).encode()
+            body = b"" if self.command == "HEAD" else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
