@@ -5,18 +5,19 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, labels, launch, plan, progress, train
+from rllc import atomic, elsewhere, labels, launch, plan, progress, train
 from rllc.config import Config, Model
 from rllc.data import repeats, rows, tokenizer
 from rllc.data.documents import fingerprint, train_documents
 from rllc.mistake import Mistake
-from rllc.zoo import folder
+from rllc.zoo import folder, sources
+from rllc.zoo.steps import choose
 
 PREFIX_ROWS = 256  # random sequences on which prefix matching is scored
 
@@ -32,7 +33,10 @@ class Run:
 
 
 def named(config: Config) -> list[Run]:
-    """The runs of a configuration: one for each training seed, or the one at `path`."""
+    """The runs of a configuration: one for each training seed, the one at `path`, or those of `source`."""
+    if config.source is not None:
+        folders = elsewhere.folders(config, config.source)
+        return [Run(path.name, None, path, path / "tokenizer.json") for path in folders]
     if config.path is not None:
         path = Path(config.path).resolve()
         return [Run(path.name if config.run == "stdlib" else config.run, None, path, path / "tokenizer.json")]
@@ -47,29 +51,31 @@ def steps(config: Config) -> dict[str, list[int]]:
         Mistake: a step is not saved; the nearest that is is named.
     """
     found = {}
-    for run in named(config):
-        if run.seed is None:
+    for index, run in enumerate(named(config)):
+        if config.source is not None:
+            saved = list(sources.saved(config.source, index, run.path))
+        elif run.seed is None:
             saved = list(folder.checkpoints(run.path))
         else:
             saved = train.saved_steps(config.train.checkpoints, config.train.steps)
-        for step in config.grid.steps or []:
-            if step not in saved:
-                nearest = min(saved, key=lambda there: abs(there - step))
-                raise Mistake(
-                    f"grid.steps: step {step} of run {run.name} is not saved; the nearest saved one is {nearest}."
-                )
-        found[run.name] = config.grid.steps or saved
+        match = config.source.match if config.source else "exact"
+        found[run.name] = choose(config.grid.steps or saved, saved, run.name, match)
     return found
 
 
 def model(config: Config) -> Model:
-    """The model of the runs: of the configuration, or of the first checkpoint at `path`.
+    """The model of the runs: of the configuration, or of the first checkpoint of a run that was made elsewhere.
+
+    Its n_ctx is the length of the rows that it is measured on, which a source may set below that of its training.
 
     Raises:
-        Mistake: a module is measured, which has no such model.
+        Mistake: a module is measured, which has no such model; the runs have models of other vocabulary or context; or
+            `source.context` is more than the model has.
     """
     if config.module is not None:
         raise Mistake("model: module is for `rllc sweep` and what reads its results; this needs an attention model.")
+    if config.source is not None:
+        return elsewhere.model(config.source, [run.path for run in named(config)])
     if config.path is None:
         return config.model
     return folder.describe(next(iter(folder.checkpoints(named(config)[0].path).values())))[0]
@@ -81,7 +87,9 @@ def prepare(config: Config) -> None:
     Raises:
         Mistake: the text cannot be read or is too little, or a run's folder holds another run.
     """
-    if config.path is not None:
+    if config.source is not None:
+        elsewhere.prepare(config.source, [run.path for run in named(config)])
+    if config.elsewhere:
         return
     dataset, data = config.data[config.train.data], Path(config.root, "data")
     ingredients = json.dumps([fingerprint(dataset), config.model.d_vocab, repr(dataset)])
@@ -103,20 +111,26 @@ def prepare(config: Config) -> None:
 
 def trained(config: Config) -> bool:
     """Whether every checkpoint of every run is there."""
-    return config.path is not None or all(train.finished(run.path) for run in named(config))
+    return config.elsewhere or all(train.finished(run.path) for run in named(config))
 
 
-def fit(config: Config) -> int:
-    """Train the runs that are not finished, several at once; the highest exit code."""
+def fit(config: Config, *, watch: Callable[[], None] = lambda: None) -> int:
+    """Train the runs that are not finished, several at once, calling `watch` meanwhile; the highest exit code."""
     waiting = [run for run in named(config) if not train.finished(run.path)]
-    at_once = min(len(waiting), launch.workers(config.launch))
+    here = launch.here(config.launch)
+    at_once = min(len(waiting), launch.workers(here))
     total = len(waiting) * config.train.steps
+
+    def look() -> None:
+        show(sum(train.done(run.path) for run in waiting), total)
+        watch()
+
     with _owned(waiting), progress.bar(f"train {', '.join(run.name for run in waiting)}") as show:
         return launch.run(
             [[sys.executable, "-m", "rllc.train", str(run.path), f"--parent={os.getpid()}"] for run in waiting],
-            config.launch,
+            threads=here.threads,
             at_once=at_once,
-            watch=lambda: show(sum(train.done(run.path) for run in waiting), total),
+            watch=look,
         )
 
 
@@ -131,7 +145,7 @@ def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dat
     bpe = tokenizer.load(run.tokenizer)
     if bpe.d_vocab > model.d_vocab:
         raise Mistake(f"run: {run.tokenizer} has {bpe.d_vocab} entries, but the model's d_vocab is {model.d_vocab}.")
-    exclude = None if config.path is not None else _training_rows(config, run).path
+    exclude = None if config.elsewhere else _training_rows(config, run).path
     found = [
         rows.build(
             name, config.data[name], tokenizer=run.tokenizer, n_ctx=model.n_ctx, split="pool", folder=data,
@@ -149,20 +163,24 @@ def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dat
 
 
 def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkpoint]:
-    """Every checkpoint of the grid with its content hash, whole and of the right shape.
+    """Every checkpoint of the grid with its content hash, whole and of the right shape; from the hub where it must be.
 
     Raises:
         Mistake: a file is truncated or of another architecture.
     """
     found = []
-    for run in named(config):
-        files = folder.checkpoints(run.path)
+    for index, run in enumerate(named(config)):
+        if config.source is None:
+            files = folder.checkpoints(run.path)
+        else:
+            files = elsewhere.fetch(config.source, index, run.path, steps=steps[run.name])
         first = folder.describe(files[steps[run.name][0]])[0]
         for step in steps[run.name]:
             model, digest = folder.describe(files[step])
             if model != first:
                 raise Mistake(f"run: {files[step]} is of another architecture than step {steps[run.name][0]}.")
-            found.append(plan.Checkpoint(run.name, step, relative(files[step], config), digest, model))
+            measured = elsewhere.measured(model, config.source) if config.source else model
+            found.append(plan.Checkpoint(run.name, step, relative(files[step], config), digest, measured))
     return found
 
 

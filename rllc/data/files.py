@@ -1,17 +1,20 @@
 """The user's own text: files of records, plain text and source code, alone or in a folder."""
 
+import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rllc.config import Dataset
 from rllc.data import plain, records
+from rllc.data.shards import Shard, patiently
 from rllc.data.where import Where, parse
 from rllc.mistake import Mistake
 
 RECORDS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+JSON = (".json", ".json.gz", ".json.zst")  # of datasets of the hub, where they hold lines
 PLAIN = (".txt", ".md")
 # fmt: off
 SOURCE = (
@@ -43,7 +46,7 @@ def paths(path: str) -> list[Path]:
     return [root]
 
 
-def documents(dataset: Dataset) -> Iterator[str]:
+def documents(dataset: Dataset, shards: Sequence[Shard]) -> Iterator[str]:
     """Yield the non-empty documents in the order of the files, filtered by `where`, the first `limit` of them.
 
     Raises Mistake, naming the field of the dataset, for whatever cannot be read and when nothing is left.
@@ -51,7 +54,9 @@ def documents(dataset: Dataset) -> Iterator[str]:
     assert dataset.path is not None
     where = parse(dataset.where) if dataset.where is not None else None
     seen: dict[str, None] = {}  # the first values of the filtered field, for the message
-    texts = itertools.chain.from_iterable(_read(path, dataset, where, seen) for path in paths(dataset.path))
+    texts = itertools.chain.from_iterable(
+        patiently(shard, functools.partial(_read, shard, dataset, where, seen)) for shard in shards
+    )
     kept = 0
     for text in itertools.islice((text for text in texts if text.strip()), dataset.limit):
         kept += 1
@@ -77,9 +82,9 @@ def _kinds() -> str:
     return f"{', '.join(RECORDS + PLAIN)} or source code ({', '.join(SOURCE)})"
 
 
-def _read(path: Path, dataset: Dataset, where: Where | None, seen: dict[str, None]) -> Iterator[str]:
+def _read(path: Shard, dataset: Dataset, where: Where | None, seen: dict[str, None]) -> Iterator[str]:
     """Yield the documents of one file."""
-    if not path.name.lower().endswith(RECORDS):
+    if not path.name.lower().endswith(RECORDS + JSON):
         if where is not None:
             raise Mistake(f"where: {dataset.where!r} needs records ({', '.join(RECORDS)}), but {path} is plain text.")
         yield from plain.documents(path)
@@ -101,6 +106,10 @@ def _text(place: str, record: dict[str, Any], field: str) -> str:
     if field not in record:
         raise Mistake(f"text: {place} has no field {field!r}; its fields are: {', '.join(record)}.")
     text = record[field]
+    if isinstance(text, list):
+        raise Mistake(
+            f"text: {place} has tokens in the field {field!r}, made with a tokenizer that is not the run's; give text."
+        )
     if not isinstance(text, str | None):
         raise Mistake(f"text: {place} has a {type(text).__name__} in the field {field!r}, not text.")
     return (text or "").encode("utf-8", "replace").decode()  # JSON can hold lone surrogates, which no tokenizer takes

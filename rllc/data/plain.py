@@ -3,14 +3,14 @@
 import codecs
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 from rllc.data.blocks import binary, blocks
+from rllc.data.shards import Shard
 
 LARGE = 1 << 20  # characters above which a file is cut into several documents
 
 
-def documents(path: Path) -> Iterator[str]:
+def documents(path: Shard) -> Iterator[str]:
     """Yield a UTF-8 file as one document; past `LARGE` characters it is cut at a blank line, else at a line end."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending, offset = "", 0
@@ -28,7 +28,7 @@ def documents(path: Path) -> Iterator[str]:
         yield pending
 
 
-def _decode(decoder: codecs.IncrementalDecoder, block: bytes, path: Path, offset: int) -> str:
+def _decode(decoder: codecs.IncrementalDecoder, block: bytes, path: Shard, offset: int) -> str:
     """Decode a block that starts `offset` bytes into the file; an empty block ends the file."""
     if (place := block.find(b"\0")) >= 0:
         raise binary(path, offset + place)

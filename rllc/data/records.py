@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rllc.data.blocks import binary, damaged, lines
+from rllc.data.shards import Shard
 from rllc.mistake import Mistake
 
 Record = tuple[str, dict[str, Any]]  # (where it stands, for messages; its fields)
@@ -13,7 +13,7 @@ Record = tuple[str, dict[str, Any]]  # (where it stands, for messages; its field
 _BATCH = 256  # Parquet rows decoded at once
 
 
-def jsonl(path: Path) -> Iterator[Record]:
+def jsonl(path: Shard) -> Iterator[Record]:
     """Yield the object of each line that is not blank; raise Mistake at the first line that holds none."""
     offset = 0
     for number, line in enumerate(lines(path), 1):
@@ -33,7 +33,7 @@ def jsonl(path: Path) -> Iterator[Record]:
             raise Mistake(f"path: {place} holds a {type(record).__name__}, not an object with fields.")
 
 
-def parquet(path: Path, fields: dict[str, str]) -> Iterator[Record]:
+def parquet(path: Shard, fields: dict[str, str]) -> Iterator[Record]:
     """Yield the rows with only the columns of some fields, given by the key of the configuration that asks for them.
 
     A dotted field is a column of that name, or lies in the struct before the first dot. Raises Mistake for a file that
@@ -43,7 +43,7 @@ def parquet(path: Path, fields: dict[str, str]) -> Iterator[Record]:
     from pyarrow.parquet import ParquetFile
 
     try:
-        with ParquetFile(path) as file:
+        with path.open("rb") as raw, ParquetFile(raw) as file:
             names: list[str] = file.schema_arrow.names
             wanted = {key: field if field in names else field.split(".")[0] for key, field in fields.items()}
             for key, column in wanted.items():

@@ -12,8 +12,8 @@ import numpy as np
 
 from rllc import atomic
 from rllc.config import Dataset
-from rllc.data import packing, recipes
-from rllc.data.documents import components, fingerprint
+from rllc.data import building, packing, probes, recipes
+from rllc.data.documents import TOKENS, components, fingerprint, weights
 from rllc.data.packing import Tokens
 from rllc.data.split import NAMES, select
 from rllc.data.tokenizer import Tokenizer, digest, load
@@ -71,12 +71,15 @@ def build(
     recipe = recipes.place(folder, _ingredients(name, dataset, tokenizer, n_ctx, split, exclude))
     entry = recipes.find(recipe)
     if entry is None:
-        bpe = load(tokenizer)
-        with named(name):
-            rows = _training(dataset, bpe, n_ctx) if split == "train" else _pool(dataset, bpe, n_ctx, exclude)
-        made = put(name, rows, folder)
-        entry = recipes.Entry(made.digest, made.path.name, len(rows), made.path.stat().st_size)
-        recipes.put(recipe, entry)
+        with building.alone(recipe.with_suffix(".building")):
+            entry = recipes.find(recipe)  # what another process has built meanwhile
+            if entry is None:
+                bpe = load(tokenizer)
+                with named(name):
+                    rows = _training(dataset, bpe, n_ctx) if split == "train" else _pool(dataset, bpe, n_ctx, exclude)
+                made = put(name, rows, folder)
+                entry = recipes.Entry(made.digest, made.path.name, len(rows), made.path.stat().st_size)
+                recipes.put(recipe, entry)
     if entry.rows < at_least:
         raise Mistake(
             f"data.{name}: its text gives {entry.rows} rows of {n_ctx} tokens for the split {split!r},"
@@ -119,7 +122,7 @@ def _ingredients(
         source = fingerprint(dataset)
     return {
         "name": name,
-        "dataset": {key: value for key, value in dataclasses.asdict(dataset).items() if key != "labels"},
+        "dataset": _described(dataset),
         "source": source,
         "tokenizer": digest(tokenizer),
         "n_ctx": n_ctx,
@@ -128,12 +131,22 @@ def _ingredients(
     }
 
 
+def _described(dataset: Dataset) -> dict[str, Any]:
+    """The fields that the text depends on; newer ones only where they are set, so that older recipes are found."""
+    since = ("subset", "split", "revision", "files", "order", "of")
+    default = {field.name: field.default for field in dataclasses.fields(Dataset) if field.name in since}
+    fields = {name: value for name, value in dataclasses.asdict(dataset).items() if name != "labels"}
+    return {name: value for name, value in fields.items() if name not in since or value != default[name]}
+
+
 def _training(dataset: Dataset, bpe: Tokenizer, n_ctx: int) -> Tokens:
     parts = {name: packing.pack(select(texts, "train"), bpe, n_ctx) for name, texts in components(dataset).items()}
-    return packing.cycled(list(parts.values()), _weights(dataset, parts))
+    return packing.cycled(list(parts.values()), _shares(dataset, parts))
 
 
 def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) -> Tokens:
+    if dataset.source in TOKENS:
+        return _drawn(dataset, bpe, n_ctx, exclude)
     rng = np.random.default_rng(_SHUFFLE)
     parts = {}
     for name, texts in components(dataset).items():
@@ -141,11 +154,24 @@ def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) ->
         if exclude is not None:
             part = packing.unseen(part, np.load(exclude, mmap_mode="r", allow_pickle=False))
         parts[name] = rng.permutation(part)
-    return packing.capped(list(parts.values()), _weights(dataset, parts))[: dataset.pool]
+    return packing.capped(list(parts.values()), _shares(dataset, parts))[: dataset.pool]
 
 
-def _weights(dataset: Dataset, names: Iterable[str]) -> list[float]:
-    return [1.0 if dataset.mix is None else dataset.mix[name] for name in names]
+def _drawn(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) -> Tokens:
+    """The rows of a source that gives tokens instead of text."""
+    if dataset.source == "repeats":
+        return probes.repeats(bpe.d_vocab, n_ctx, count=dataset.pool, seed=_SHUFFLE, bos=bpe.bos)
+    ((name, corpus),) = (dataset.of or {}).items()
+    with named(f"mix.{name}"):
+        counted = _pool(corpus, bpe, n_ctx, exclude)
+    if n_ctx - 1 < dataset.order or not len(counted):
+        raise Mistake(f"order: {dataset.order} is more than the {n_ctx - 1} tokens of a row, or {name} gives no row.")
+    return probes.ngrams(counted, dataset.order, count=dataset.pool, seed=_SHUFFLE)
+
+
+def _shares(dataset: Dataset, names: Iterable[str]) -> list[float]:
+    shares = weights(dataset)
+    return [shares[name] for name in names]
 
 
 @contextmanager

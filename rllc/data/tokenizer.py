@@ -1,6 +1,7 @@
 """Byte-level BPE tokenizers: trained on the training split, kept as one tokenizer.json."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ def train(documents: Iterable[str], d_vocab: int, path: Path) -> Tokenizer:
 
 
 def load(path: Path) -> Tokenizer:
-    """Load a tokenizer.json; BOS is the first of a few usual names that it has, else its last id.
+    """Load a tokenizer.json.
+
+    BOS is what the file itself puts before a text, else the first of a few usual names that it has, else its last id.
 
     Raises Mistake if the file is missing or not a tokenizer.
     """
@@ -79,15 +82,45 @@ def load(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer as Bpe
 
     try:
-        bpe = Bpe.from_str(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        bpe = Bpe.from_str(text)
     except Exception as error:  # the library raises bare Exception for whatever is wrong
         raise Mistake(f"tokenizer: {path} is not a tokenizer file of the tokenizers library ({error}).") from error
     bpe.encode_special_tokens = True
     bpe.no_truncation()
     bpe.no_padding()
     d_vocab = 1 + max(bpe.get_vocab().values(), default=0)
-    ids = [bpe.token_to_id(name) for name in _KNOWN]
+    ids = [*_first(json.loads(text).get("post_processor")), *(bpe.token_to_id(name) for name in _KNOWN)]
     return Tokenizer(bpe, d_vocab, next((i for i in ids if i is not None), d_vocab - 1), found)
+
+
+def starting(text: str, bos: int) -> str:
+    """The content of a tokenizer.json that puts the token `bos` before a text.
+
+    Raises:
+        Mistake: it has no such token.
+    """
+    from tokenizers import Tokenizer as Bpe
+
+    try:
+        token = Bpe.from_str(text).id_to_token(bos)
+    except Exception as error:  # the library raises bare Exception for whatever is wrong
+        raise Mistake(f"source.tokenizer: it is not a tokenizer file of the tokenizers library ({error}).") from error
+    if token is None:
+        raise Mistake(f"source.bos: the tokenizer has no token {bos}.")
+    start, body = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing", "single": [start, body],
+        "pair": [start, body, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {token: {"id": token, "ids": [bos], "tokens": [token]}},
+    }  # fmt: skip
+    return json.dumps({**json.loads(text), "post_processor": template}, ensure_ascii=False)
+
+
+def beside(checkpoint: Path) -> Path | None:
+    """The tokenizer.json in a checkpoint's folder or the one above it; None where there is none."""
+    files = (folder / "tokenizer.json" for folder in (checkpoint.parent, checkpoint.parent.parent))
+    return next((file for file in files if file.exists()), None)
 
 
 def digest(path: Path) -> str:
@@ -96,6 +129,18 @@ def digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:
         raise Mistake(f"tokenizer: {path} cannot be read ({error.strerror}).") from error
+
+
+def _first(processor: Any) -> list[int]:
+    """The token that a tokenizer's own post-processor puts before a text; empty where there is none."""
+    if not isinstance(processor, dict):
+        return []
+    if processor.get("type") == "Sequence":
+        return [token for inner in processor["processors"] for token in _first(inner)]
+    if processor.get("type") != "TemplateProcessing" or "SpecialToken" not in processor["single"][0]:
+        return []
+    ids: list[int] = processor["special_tokens"][processor["single"][0]["SpecialToken"]["id"]]["ids"]
+    return ids[:1]
 
 
 def _single_thread() -> None:

@@ -1,82 +1,56 @@
-"""A folder of safetensors checkpoints in TransformerLens key layout, one file a step.
+"""One checkpoint of a run: its model, content hash and weights, whatever its format.
 
-The step is the number in the file's name (`step_0000100.safetensors`, `checkpoint_0000100.safetensors`); the files
-lie in the folder or in its `checkpoints/`. The model is read from the file's own metadata, or from a TransformerLens
-style `config.json` in the folder.
+The keys are TransformerLens's or those of transformers, and which is told by the model: from the metadata of the file
+itself, where rllc wrote it, or from the `config.json` in its folder or the one above.
 """
 
-import dataclasses
-import hashlib
 import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rllc import atomic
-from rllc.config import Model
+from rllc.config import Model, plain
 from rllc.mistake import Mistake
+from rllc.zoo import arrays, pointer
+from rllc.zoo.steps import checkpoints
 
 if TYPE_CHECKING:
-    from rllc.models.attention import Weights
+    from types import ModuleType
 
-_NAME = re.compile(r"(?:step|checkpoint)_?(\d+)\.safetensors")
+    from rllc.models.chains import Weights
 
-
-def checkpoints(folder: Path) -> dict[int, Path]:
-    """The saved steps in order, each with its file.
-
-    Raises:
-        Mistake: there is no such folder, no checkpoint in it, or two files of one step.
-    """
-    for place in (folder / "checkpoints", folder):
-        found: dict[int, Path] = {}
-        for path in sorted(place.glob("*.safetensors")) if place.is_dir() else []:
-            if match := _NAME.fullmatch(path.name):
-                if int(match[1]) in found:
-                    raise Mistake(
-                        f"run: {place} has two files of step {int(match[1])}: {found[int(match[1])].name}, {path.name}."
-                    )
-                found[int(match[1])] = path
-        if found:
-            return dict(sorted(found.items()))
-    raise Mistake(
-        f"run: {folder} has no checkpoints named step_<number>.safetensors or checkpoint_<number>.safetensors."
-    )
+__all__ = ["checkpoints", "describe", "load", "model_of", "save"]
 
 
 def describe(path: Path) -> tuple[Model, str]:
     """The model of a checkpoint and its content hash (16 hexadecimal digits), keys and shapes checked, no weights kept.
 
     Raises:
-        Mistake: the file is truncated, not safetensors, or of another architecture.
+        Mistake: a file is missing, damaged, holds code, or is of another architecture.
     """
-    from safetensors import safe_open
-
-    from rllc.models import lens
-
-    with _readable(path), safe_open(path, "np") as file:
-        model = _model(path, file.metadata() or {})
-        lens.load({key: _Shape(file.get_slice(key).get_shape()) for key in file.keys()}, model, str(path))  # noqa: SIM118
-    with path.open("rb") as file:
-        return model, hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    target, model, layout, digest = _known(path)
+    layout.check(arrays.shapes(target), model, str(target))
+    return model, digest or arrays.digest(target)
 
 
 def load(path: Path) -> "tuple[Model, Weights]":
-    """The model and the stacked weights of a checkpoint.
+    """The model and the stacked weights of a checkpoint; those in half precision come as float32.
 
     Raises:
-        Mistake: the file is truncated, not safetensors, or of another architecture.
+        Mistake: a file is missing, damaged, holds code, or is of another architecture.
     """
-    from safetensors import safe_open
+    import torch
 
-    from rllc.models import lens
-
-    with _readable(path), safe_open(path, "pt") as file:
-        model = _model(path, file.metadata() or {})
-        arrays = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 - in torch's own aligned memory
-        return model, lens.load(arrays, model, str(path))
+    target, model, layout, _ = _known(path)
+    weights = layout.load(arrays.read(target), model, str(target))
+    half = (torch.float16, torch.bfloat16)
+    own = {  # one after the other into torch's own aligned memory, so that only one is there twice
+        name: array.to(
+            torch.float32 if array.dtype in half else array.dtype, copy=True, memory_format=torch.contiguous_format
+        )
+        for name, array in weights.items()
+    }
+    return model, own
 
 
 def save(path: Path, model: Model, weights: "Weights") -> None:
@@ -85,52 +59,66 @@ def save(path: Path, model: Model, weights: "Weights") -> None:
 
     from rllc.models import lens
 
-    metadata = {"model": json.dumps(dataclasses.asdict(model))}  # one entry: several come in random order
-    state = {key: array.detach().contiguous() for key, array in lens.save(weights).items()}
+    metadata = {"model": json.dumps(plain(model))}  # one entry: several come in random order
+    state = {key: array.detach().contiguous() for key, array in lens.save(weights, model).items()}
     with atomic.replace(path) as file:
         file.write(packed(state, metadata))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shape:
-    shape: list[int]
+def model_of(config: Path) -> "tuple[Model, ModuleType]":
+    """The model that a config.json says, and the module that knows the keys of its checkpoints.
 
+    Raises:
+        Mistake: it is not JSON, or describes a model that cannot be read.
+    """
+    from rllc.models import hf, lens
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn what safetensors says of a broken file into a sentence about the file."""
-    from safetensors import SafetensorError
-
-    if not path.is_file():
-        raise Mistake(f"run: {path} does not exist.")
     try:
-        yield
-    except SafetensorError as error:
-        raise Mistake(f"run: {path} is not a whole safetensors file ({error}).") from None
+        found: Any = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Mistake(f"run: {config} is not JSON ({error}).") from None
+    if not isinstance(found, dict):
+        raise Mistake(f"run: {config} is not a group of named values.")
+    if "model_type" in found:
+        return hf.describe(found, f"run: {config}"), hf
+    return _from_lens_config(config, found), lens
 
 
-def _model(path: Path, metadata: dict[str, str]) -> Model:
-    if "model" in metadata:
+def _known(path: Path) -> "tuple[Path, Model, ModuleType, str]":
+    """Where a checkpoint is, its model, the module that knows its keys, and its content hash where that is kept."""
+    from rllc.models import lens
+
+    if path.suffix != ".json":
+        return path, *_model(path), ""
+    found = pointer.read(path)
+    target = Path(found.target)
+    model, layout = (Model(**found.model), lens) if found.model else _model(target)
+    return target, model, layout, found.digest
+
+
+def _model(path: Path) -> "tuple[Model, ModuleType]":
+    from rllc.models import lens
+
+    if not path.exists():
+        raise Mistake(f"run: {path} does not exist.")
+    if said := arrays.metadata(path).get("model"):
         try:
-            return Model(**json.loads(metadata["model"]))
+            return Model(**json.loads(said)), lens
         except (TypeError, ValueError):
-            raise Mistake(f"run: {path} was not written by rllc: its model is {metadata['model']!r}.") from None
-    for folder in (path.parent, path.parent.parent):
-        if (folder / "config.json").is_file():
-            return _from_lens_config(folder / "config.json")
+            raise Mistake(f"run: {path} was not written by rllc: its model is {said!r}.") from None
+    for place in [path] if path.is_dir() else [path.parent, path.parent.parent]:
+        if (place / "config.json").is_file():
+            return model_of(place / "config.json")
     raise Mistake(f"run: {path} names no model, and there is no config.json beside it.")
 
 
-def _from_lens_config(path: Path) -> Model:
-    try:
-        config: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise Mistake(f"run: {path} is not JSON ({error}).") from None
-    if not isinstance(config, dict):
-        raise Mistake(f"run: {path} is not a group of named values.")
-    positions = config.get("positional_embedding_type", "standard")
+def _from_lens_config(path: Path, config: dict[str, Any]) -> Model:
+    """The model of a config.json of TransformerLens; files of its first years have older names for two of the keys."""
+    norm = config.get("normalization_type", config.get("normalization"))
+    old = "shortformer" if config.get("shortformer_pos") else "standard"
+    positions = config.get("positional_embedding_type", old)
     legal: dict[str, Literal["shortformer", "learned"]] = {"shortformer": "shortformer", "standard": "learned"}
-    if not config.get("attn_only") or config.get("normalization_type") != "LN" or positions not in legal:
+    if not config.get("attn_only") or norm != "LN" or positions not in legal:
         raise Mistake(
             f"run: {path} is not an attention-only model with normalization_type LN and positional_embedding_type "
             f"{' or '.join(legal)}."

@@ -31,7 +31,7 @@ def _write(path: Path, records: list[dict[str, Any]] = RECORDS) -> Path:
 
 
 def _read(path: Path, **options: Any) -> list[str]:
-    return list(files.documents(Dataset("files", path=str(path), **options)))
+    return list(files.documents(Dataset("files", path=str(path), **options), files.paths(str(path))))
 
 
 def _mistake(path: Path, **options: Any) -> str:

@@ -180,6 +180,15 @@ def test_a_mix_keeps_its_weights_in_both_splits(
     assert not pool & _known(_build(both, bpe, tmp_path).array())
 
 
+def test_fields_that_are_not_set_are_no_part_of_a_recipe() -> None:
+    first = {"source", "mix", "path", "text", "where", "limit", "pool"}  # those of the first recipes
+    assert rows._described(Dataset("files", path="x")).keys() == first
+    assert rows._described(Dataset("hub", path="o/n", subset="s", revision="r")).keys() == first | {
+        "subset",
+        "revision",
+    }
+
+
 def test_the_recipe_states_what_it_gave(tmp_path: Path, bpe: Path, write: Write, texts: list[str]) -> None:
     made = _build(write(texts), bpe, tmp_path)
     (recipe,) = (tmp_path / "recipes").iterdir()

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from rllc.config import Model
 from rllc.metrics import patterns
 from rllc.mistake import Mistake
-from rllc.models import attention, lens
+from rllc.models import decoder, lens
 from rllc.models.pool import Pool
 from rllc.task import Task
 from rllc.zoo import folder
@@ -48,7 +48,7 @@ def test_layout_goes_to_flat_names_and_back_bit_for_bit(step, tmp_path):
     state = load_file(tiny_attn.path(step))
     model, weights = folder.load(tiny_attn.path(step))
     assert model == SHAPE
-    flat = attention.flat(weights, model)
+    flat = decoder.flat(weights, model)
     for layer in range(2):
         for head in range(8):
             for name, key in KEYS.items():
@@ -56,7 +56,7 @@ def test_layout_goes_to_flat_names_and_back_bit_for_bit(step, tmp_path):
         assert torch.equal(flat[f"L{layer}.bo"], state[f"blocks.{layer}.attn.b_O"])
     assert torch.equal(flat["unembed"], state["unembed.W_U"])
     assert sum(array.numel() for array in flat.values()) == sum(array.numel() for array in state.values()) == 103_808
-    back = lens.save(weights)
+    back = lens.save(weights, model)
     assert back.keys() == state.keys()
     assert all(torch.equal(back[key], state[key]) for key in state)
     saved = tmp_path / "step_0000001.safetensors"
@@ -85,7 +85,7 @@ def test_losses_are_those_of_the_code_that_trained_it(step):
     for kind in ("prose", "code"):
         tokens_NL = torch.from_numpy(tiny_attn.rows(kind)[:1024])
         with torch.no_grad():
-            loss_N = torch.cat([attention.forward(weights, rows[None], model)[0] for rows in tokens_NL.split(64)])
+            loss_N = torch.cat([decoder.forward(weights, rows[None], model)[0] for rows in tokens_NL.split(64)])
         assert float(loss_N.mean()) == pytest.approx(float(known[f"loss_{kind}"]), abs=0.1)
 
 
@@ -215,7 +215,7 @@ def test_a_folder_without_checkpoints_is_named(tmp_path):
     for place in (tmp_path, tmp_path / "absent"):
         with pytest.raises(Mistake) as mistake:
             folder.checkpoints(place)
-        sentence(mistake, place, "has no checkpoints named step_<number>.safetensors")
+        sentence(mistake, place, "has no checkpoints named …<step>.safetensors")
 
 
 def test_an_absent_file_is_named(tmp_path):
