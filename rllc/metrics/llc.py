@@ -29,7 +29,7 @@ from rllc.task import Estimate, Sampler, Task
 
 
 def measure(task: Task, pool: Pool) -> Estimate:
-    """Estimate one task of the attention models; see `sample`."""
+    """Estimate one task of a decoder; see `sample`."""
     began = time.perf_counter()
     potential = _restrict(task, pool)
     found = sample(task, potential, reference=pool.reference, rows=len(pool.tokens_NL))

@@ -3,15 +3,13 @@
 Shapes: N rows of the pool, H heads of a layer, L positions; C chains and B rows of a block.
 """
 
-import math
 import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rllc import version
+from rllc.metrics import scored
 from rllc.models import attention
 from rllc.models.parts import place
 from rllc.models.pool import Pool
@@ -26,6 +24,11 @@ def prev_token(pattern: Tensor, _tokens: Tensor) -> Tensor:
 def current_token(pattern: Tensor, _tokens: Tensor) -> Tensor:
     """Mean attention from each position i ≥ 1 to itself; position 0 has no choice and is left out."""
     return pattern.diagonal(0, dim1=-2, dim2=-1)[..., 1:].mean(-1)
+
+
+def first_token(pattern: Tensor, _tokens: Tensor) -> Tensor:
+    """Mean attention from each position i ≥ 1 to the first, where a head rests that has nothing to do (a "sink")."""
+    return pattern[..., 1:, 0].mean(-1)
 
 
 def prefix(pattern: Tensor, tokens_CBL: Tensor) -> Tensor:
@@ -55,18 +58,5 @@ def measure(task: Task, pool: Pool, score: Callable[[Tensor, Tensor], Tensor]) -
         pattern = attention.patterns(pool.weights, layer, pool.stream(layer, rows_CB), pool.model)
         return score(pattern, pool.tokens_NL[rows_CB])
 
-    every = torch.arange(len(pool.tokens_NL))[None]
-    score_N = pool.once(f"{task.metric} {layer}", compute)(every)[0, :, head].double().cpu().numpy()
-    finite = bool(np.isfinite(score_N).all())
-    return Estimate(
-        task=task,
-        value=float(score_N.mean()) if finite else math.nan,
-        error=float(score_N.std(ddof=1)) / math.sqrt(len(score_N)) if finite and len(score_N) > 1 else math.nan,
-        chains_C=np.empty(0),
-        loss_CS=np.empty((0, 0), np.float32),
-        health="ok" if finite else "diverged",
-        reason="" if finite else "an attention probability is not finite",
-        stats={},
-        seconds=time.perf_counter() - began,
-        code=version.code(),
-    )
+    score_N = pool.once(f"{task.metric} {layer}", compute)(pool.every)[0, :, head]
+    return scored.rows(task, score_N, began=began)

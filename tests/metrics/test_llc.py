@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ from rllc.backends import torch as backend
 from rllc.backends.contract import Trace
 from rllc.config import Model
 from rllc.metrics import llc
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
 from rllc.task import Budget, Sampler, Task
@@ -23,11 +24,11 @@ def task(part="L1H2", sampler=SAMPLER, **options):
 
 
 def changed(**options):
-    return Sampler(**{**SAMPLER.__dict__, **options})
+    return dataclasses.replace(SAMPLER, **options)
 
 
 def pool(sampler=SAMPLER, dtype=torch.float32, weights=None):
-    weights = weights or attention.init(MODEL, 0)
+    weights = weights or decoder.init(MODEL, 0)
     tokens = torch.from_numpy(np.random.default_rng(0).integers(40, size=(30, 12)))
     return Pool({n: a.to(dtype) for n, a in weights.items()}, MODEL, tokens, chains=sampler.chains, batch=sampler.batch)
 
@@ -133,7 +134,7 @@ def test_a_pilot_that_diverges_is_the_estimate():
 
 
 def test_a_part_the_loss_does_not_depend_on_has_exactly_zero():
-    weights = attention.init(MODEL, 0)
+    weights = decoder.init(MODEL, 0)
     weights["L1.o"][2] = 0  # whatever the head computes, nothing of it is written
     got = llc.measure(task("L1H2.q+L1H2.k", changed(lr=5e-3)), pool(weights=weights))
     assert got.value == 0
@@ -179,10 +180,10 @@ def test_batch_reference_is_the_mean_over_its_own_rows_and_its_error_is_added():
     apart = pool(sampler)
     got = llc.measure(task(sampler=sampler), apart)
     rows = llc.batches.estimation(30, seed=0, run="r", dataset="d", chain=-1, steps=4, batch=5)
-    reference = attention.forward(apart.weights, apart.tokens_NL[torch.from_numpy(rows)], MODEL).double().numpy()
+    reference = decoder.forward(apart.weights, apart.tokens_NL[torch.from_numpy(rows)], MODEL).double().numpy()
     own = changed(reference="batches", reference_batches=4, lr=0.0)
     still = llc.measure(task(sampler=own), apart)  # a chain that never moves: the value is the reference's mismatch
-    minibatch = attention.forward(
+    minibatch = decoder.forward(
         apart.weights,
         apart.tokens_NL[torch.from_numpy(llc.minibatches(task(), 30, range(3)))[:, 4::2].flatten(0, 1)],
         MODEL,

@@ -7,7 +7,7 @@ import torch
 
 from rllc.config import Model
 from rllc.metrics import patterns
-from rllc.models import attention
+from rllc.models import attention, decoder
 from rllc.models.pool import Pool
 from rllc.task import Task
 
@@ -41,12 +41,12 @@ def test_prefix_matching_counts_the_positions_after_earlier_copies():
 
 def test_measure_is_the_mean_over_rows_with_its_standard_error():
     model = Model(2, 3, 12, 4, 9, 20, "learned")
-    weights = attention.init(model, 0)
+    weights = decoder.init(model, 0)
     tokens = torch.from_numpy(np.random.default_rng(0).integers(20, size=(37, 9)))
     pool = Pool(weights, model, tokens, chains=1, batch=8)
     task = Task("r", "w", 0, "L1H2", "d", "x", "prev_token", 0, None)
     got = patterns.measure(task, pool, patterns.prev_token)
-    x = attention.layer(weights, 0, attention.embed(weights, tokens[None], model), model)
+    x = decoder.layer(weights, 0, decoder.embed(weights, tokens[None], model), model)
     each = attention.patterns(weights, 1, x, model)[0, :, 2].diagonal(-1, dim1=-2, dim2=-1).mean(-1)
     assert got.value == pytest.approx(each.mean().item(), abs=1e-6)
     assert got.error == pytest.approx(each.std().item() / math.sqrt(37), rel=1e-4)
@@ -55,7 +55,7 @@ def test_measure_is_the_mean_over_rows_with_its_standard_error():
 
 def test_scores_follow_the_heads_when_these_are_permuted():
     model = Model(1, 4, 12, 4, 9, 20, "shortformer")
-    weights, order = attention.init(model, 0), [2, 0, 3, 1]
+    weights, order = decoder.init(model, 0), [2, 0, 3, 1]
     turned = {n: a[order] if n[3:] in ("q", "k", "v", "o", "bq", "bk", "bv") else a for n, a in weights.items()}
     tokens = torch.from_numpy(np.random.default_rng(0).integers(20, size=(16, 9)))
     measure = partial(patterns.measure, score=patterns.prefix)
@@ -74,7 +74,7 @@ def test_scores_follow_the_heads_when_these_are_permuted():
 
 def test_a_broken_checkpoint_gives_no_number():
     model = Model(1, 2, 8, 4, 6, 20, "shortformer")
-    weights = attention.init(model, 0)
+    weights = decoder.init(model, 0)
     weights["L0.q"][0, 0, 0] = math.nan
     pool = Pool(weights, model, torch.zeros(4, 6, dtype=torch.long), chains=1, batch=2)
     got = patterns.measure(Task("r", "w", 0, "L0H0", "d", "x", "prev_token", 0, None), pool, patterns.prev_token)

@@ -7,7 +7,8 @@ from rllc import composition, kept, plan, runs, store, sweep, work
 from rllc.config import Model
 from rllc.metrics import llc, token_losses
 from rllc.mistake import Mistake
-from rllc.models import attention
+from rllc.models import decoder
+from rllc.models.layout import names
 from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
@@ -18,7 +19,7 @@ SAMPLER = Sampler(
 
 
 def pool_of():
-    weights = {name: array.double() for name, array in attention.init(MODEL, 0).items()}
+    weights = {name: array.double() for name, array in decoder.init(MODEL, 0).items()}
     tokens = torch.from_numpy(np.random.default_rng(0).integers(40, size=(30, 12)))
     return Pool(weights, MODEL, tokens, chains=3, batch=5)
 
@@ -41,7 +42,7 @@ def test_the_table_is_the_mean_over_chains_and_draws_of_each_tokens_loss(part, t
     pool = pool_of()
     got = token_losses.measure(task_of(part), pool, rows=6, path=tmp_path / "t.parquet")
     assert np.allclose(got.loss_CS, llc.measure(task_of(part), pool_of()).loss_CS, atol=1e-7)
-    places = {name: (stack, at) for name, stack, at in attention.names(MODEL)}
+    places = {name: (stack, at) for name, stack, at in names(MODEL)}
     chosen = llc.restrict(pool, part).names
 
     def each(live, chain):
@@ -49,10 +50,10 @@ def test_the_table_is_the_mean_over_chains_and_draws_of_each_tokens_loss(part, t
         for name, array in zip(chosen, live, strict=True):
             stack, at = places[name]
             weights[stack][... if at is None else at] = array[chain]
-        x = attention.embed(weights, pool.tokens_NL[None, :6], MODEL)
+        x = decoder.embed(weights, pool.tokens_NL[None, :6], MODEL)
         for index in range(2):
-            x = attention.layer(weights, index, x, MODEL)
-        last = attention.normalise(x, weights["final.w"], weights["final.b"])[0, :, :-1]
+            x = decoder.layer(weights, index, x, MODEL)
+        last = decoder.last(weights, x, MODEL)[0]
         log_p = (last @ weights["unembed"] + weights["unembed.b"]).log_softmax(-1)
         return -log_p.gather(-1, pool.tokens_NL[:6, 1:, None])[..., 0]
 
@@ -71,10 +72,10 @@ def test_a_sweep_keeps_what_is_asked_and_nothing_else(job):
     words = ["grid.parts=[L0H1,L1H2]", "grid.metrics=[llc,prev_token]", "grid.keep=[L1H2]"]
     config = composition.compose(job.words(*words))
     sweep.make_plan(config, runs.steps(config))
-    assert work.work(job.sweep) == 0
+    assert work.work(job.sweep, plan.read(job.sweep), name="w") == 0
     cells = plan.read(job.sweep)
     asked = {cell.task.key for cell in cells if cell.task.metric == "llc" and cell.task.part == "L1H2"}
-    assert {path.stem for path in (job.sweep / "tokens").iterdir()} == asked
+    assert {path.stem for path in (job.sweep / "tokens").glob("*/*")} == asked
     assert asked < store.keys(job.sweep)
     with pytest.raises(Mistake, match=r"grid.keep: L0H1 is planned here without its token losses"):
         sweep.make_plan(composition.compose(job.words(*words, "grid.keep=[L0H1]")), runs.steps(config))
