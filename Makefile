@@ -6,11 +6,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist w
 EXPERIMENT ?=
 LAUNCH ?= local
 ARGS ?=
+SWEEP ?= sweeps/demo
+FIGURES := rllcs_simple induction_rllcs multigram_rllcs drllcs memorization compositions stage_scores baselines \
+	metric_comparison ablations_clustering
 
 OVERRIDES := launch=$(LAUNCH) $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep status cluster report install test test-fast lint format bench clean
+.PHONY: help sweep status cluster report figures install test test-fast lint format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +29,9 @@ cluster: $(BIN)/rllc ## group the gathered curves again, offline
 
 report: $(BIN)/rllc ## draw the figures and the page again, offline
 	$(BIN)/rllc report $(OVERRIDES)
+
+figures: $(BIN)/rllc ## the paper's figures of a finished sweep; SWEEP=sweeps/demo
+	@for script in $(FIGURES); do $(BIN)/python analysis/$$script.py $(SWEEP) || exit; done
 
 install: $(BIN)/rllc ## the virtual environment with rllc, its extras and the developers' tools
 

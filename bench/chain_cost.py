@@ -40,7 +40,7 @@ from rllc import launch
 from rllc.backends import stiffness
 from rllc.config import Model
 from rllc.metrics import llc
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
@@ -157,7 +157,7 @@ def check_losses(case: Case) -> None:
     tokens = case.pool.tokens_NL[: case.sampler.batch]
     name = f"L{case.layer}.v"
     live = {**case.pool.weights, name: case.pool.weights[name].clone().requires_grad_()}
-    ours_B = attention.forward(live, tokens[None], case.model)[0]
+    ours_B = decoder.forward(live, tokens[None], case.model)[0]
     theirs_B = token_losses(case.module, tokens).mean(1)
     ours, theirs = (
         torch.autograd.grad(ours_B.mean(), live[name])[0],
@@ -196,7 +196,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
         sampler = replace(sampler, chains=2, draws=10)
     if options.draws:
         sampler = replace(sampler, draws=options.draws)
-    weights = attention.init(model, seed=0)
+    weights = decoder.init(model, seed=0)
     tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(options.rows, model.n_ctx)))
     idle = resident_mb("VmRSS")
     pools = {
@@ -256,7 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 chains of 10 draws, 2 rounds")
     parser.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--sides", nargs="+", choices=list(OURS), default=list(OURS))
+    parser.add_argument("--sides", nargs="*", choices=list(OURS), default=list(OURS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, default=1024, help="of the pool")
     parser.add_argument("--draws", type=int, help="of each of the 4 chains (demo 40, paper 20, long 6)")
@@ -269,9 +269,9 @@ def main() -> None:
     if options.here:
         return measure(options)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    plain |= launch._MKL | dict.fromkeys(launch._THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
+    plain |= launch.MKL | dict.fromkeys(launch.THREADS, str(options.threads)) | {"TQDM_DISABLE": "1"}
     for name in options.allocators:
-        environment = plain | (launch._MALLOC if name == "rllc" else {})
+        environment = plain | (launch.MALLOC if name == "rllc" else {})
         print(f"\nallocator: {name}, threads: {options.threads}", flush=True)
         subprocess.run([sys.executable, *sys.argv, "--here"], env=environment, check=True)
     return None

@@ -1,6 +1,9 @@
-"""What the same seed-to-seed error costs in rllc and in devinterp 2.0.1, on heads of the trained test model.
+"""What the same seed-to-seed error costs in rllc and in devinterp 2.0.1, on heads of a trained model.
 
     TQDM_DISABLE=1 python bench/equal_error.py [--seeds 32] [--draws 200] [--heads L0H0 L1H4] [--threads 1]
+    … --checkpoint runs/<run>/checkpoints/step_0000400.safetensors --rows data/<dataset>.npy
+
+The default is the trained test model, of the demo's shape.
 
 Both sides run 4 chains at the paper's settings (lr 1e-3, nbeta 30, gamma 200) on 8 rows a step, once for each seed, and
 the spread over seeds is what a user would see. rllc takes its reference on the rows of each minibatch; devinterp takes
@@ -110,13 +113,16 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--heads", nargs="+", default=["L0H0", "L1H4"])
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # devinterp's own
     torch.set_num_threads(options.threads)
-    model, weights = folder.load(tiny_attn.path(1600))
-    tokens_NL = torch.from_numpy(np.unique(tiny_attn.rows("code"), axis=0))
+    model, weights = folder.load(options.checkpoint or tiny_attn.path(1600))
+    tokens = np.load(options.rows, allow_pickle=False) if options.rows else tiny_attn.rows("code")
+    tokens_NL = torch.from_numpy(np.unique(tokens, axis=0).astype(np.int64))
     pool = Pool(weights, model, tokens_NL, chains=SAMPLER.chains, batch=SAMPLER.batch)
-    print(f"{len(tokens_NL)} rows of code; 4 chains × {options.draws} draws × 8 rows; {options.seeds} seeds")
+    print(f"{len(tokens_NL)} rows; 4 chains × {options.draws} draws × 8 rows; {options.seeds} seeds")
     for part in options.heads:
         compare(part, pool, Plain(weights, model), options)
 

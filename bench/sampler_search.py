@@ -17,7 +17,7 @@ import torch
 
 from rllc import plan
 from rllc.metrics import llc
-from rllc.work import pools
+from rllc.pools import each
 
 
 def setting(text, base):
@@ -33,7 +33,7 @@ def measure(sweep, cells, sampler):
         for cell in sorted(cells, key=plan.order)
     ]
     found, began = defaultdict(list), time.process_time()
-    for cell, pool in pools(sweep.parent.parent, changed):
+    for cell, pool in each(sweep.parent.parent, changed):
         found[cell.task.step, cell.task.dataset].append(llc.measure(cell.task, pool))
     return found, time.process_time() - began
 

@@ -21,7 +21,7 @@ from chain_cost import MODELS, OURS
 from plain_module import Plain, head_masks, token_losses
 
 from rllc.metrics import llc
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
@@ -33,7 +33,7 @@ def heads(layers: int, per_layer: int) -> list[tuple[int, int]]:
 def rllc(name: str, datasets: list[torch.Tensor], sampler: Sampler) -> float:
     """Seconds for all heads on all datasets."""
     model = MODELS[name][0]
-    weights = attention.init(model, seed=0)
+    weights = decoder.init(model, seed=0)
     began = time.perf_counter()
     for tokens_NL in datasets:
         pool = Pool.of(weights, model, tokens_NL.numpy(), sampler)
@@ -48,7 +48,7 @@ def devinterp(name: str, datasets: list[torch.Tensor], sampler: Sampler, per_lay
     from devinterp.slt.sampling import sample
 
     model = MODELS[name][0]
-    module = Plain(attention.init(model, seed=0), model)
+    module = Plain(decoder.init(model, seed=0), model)
     began = time.perf_counter()
     for tokens_NL in datasets:
         rows = Dataset.from_dict({"input_ids": tokens_NL.tolist()}).with_format("torch")

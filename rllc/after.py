@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rllc import atomic, closing, following, launch, resolve, status
@@ -85,9 +85,15 @@ def job(submission: Path) -> int:
 def _owner(sweep: Path) -> Iterator[None]:
     """Hold the sweep, after waiting for whoever holds it."""
     limit = time.monotonic() + PATIENCE
-    while atomic.owned(sweep) and time.monotonic() < limit:
-        time.sleep(1.0)
-    with atomic.owner(sweep, "name"):
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(atomic.owner(sweep, "name"))
+                break
+            except Mistake:  # of several that waited for the same end one is first
+                if not atomic.owned(sweep) or time.monotonic() > limit:
+                    raise
+            time.sleep(1.0)
         yield
 
 

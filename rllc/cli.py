@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rllc import atomic
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 VERBS = {
     "sweep": "train if needed, estimate every cell of the grid, gather, cluster and report; resumes what is there",
     "train": "train the runs only",
+    "runs": "what the runs have, with source=, path= or none: steps, parts, what is on this machine; reads no weights",
     "calibrate": "try a grid of ε, γ, nβ on a few cells; recommend a sampler, with its bias, error and price",
     "validate": "estimate where the exact coefficient is known, beside devinterp; a table and a figure",
     "status": "done, diverged, failed and missing tasks, and the time left",
-    "gather": "collect the results of a sweep into Parquet files",
+    "gather": "collect the results of a sweep, or of several with merge=[a,b], into Parquet files",
     "cluster": "group the gathered curves, or those of input=<table>, offline",
+    "compare": "table how well each metric alone tells the types of heads apart, offline",
     "report": "draw figures and the HTML page from the gathered files, offline",
-    "track": "show the gathered results in Weights & Biases again, with track=wandb",
+    "track": "follow a sweep in Weights & Biases until it ends; track.rebuild=true makes its W&B runs anew",
 }
 HELP = f"""usage: rllc VERB [OVERRIDE ...]
 
@@ -90,8 +93,9 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     from rllc import composition
 
     verbs = {
-        "sweep": _sweep, "train": _train, "calibrate": _calibrate, "validate": _validate, "status": _status,
-        "gather": _gather, "cluster": _cluster, "report": _report, "track": _track,
+        "sweep": _sweep, "train": _train, "runs": _runs, "calibrate": _calibrate, "validate": _validate,
+        "status": _status, "gather": _gather, "cluster": _cluster, "compare": _compare, "report": _report,
+        "track": _track,
     }  # fmt: skip
     if verb not in verbs:
         raise unknown("verb", verb, verbs)
@@ -102,10 +106,11 @@ def _sweep(config: "Config") -> int:
     from rllc import closing, derive, sweep
 
     if config.launch.dry_run:
-        print(f"sweep: {sweep.rehearse(config)}; nothing was started")
+        print(f"{sweep.rehearse(config)}; nothing was started")
         return 0
     code = sweep.run(config)
-    print(closing.summary(derive.folder(config)))
+    if text := closing.summary(derive.folder(config)):
+        print(text)
     return code
 
 
@@ -113,7 +118,16 @@ def _train(config: "Config") -> int:
     from rllc import sweep
 
     sweep.check(config)
-    sweep.train(config)
+    with sweep.collector(config) as shown:
+        sweep.train(config, watch=shown.watch)
+        shown.watch(final=True)
+    return 0
+
+
+def _runs(config: "Config") -> int:
+    from rllc import catalogue
+
+    print(catalogue.describe(config))
     return 0
 
 
@@ -130,20 +144,30 @@ def _validate(config: "Config") -> int:
 
 
 def _status(config: "Config") -> int:
-    from rllc import atomic, derive, launch, plan, status
+    from rllc import atomic, derive, launch, status
+    from rllc.launch import report
 
     folder = derive.folder(config)
-    if not plan.read(folder) and atomic.owned(folder):
+    if not (folder / "plan.jsonl").exists() and atomic.owned(folder):
         print(f"{folder}: at work, but not yet at the chains: there is no plan")
         return 1
     found = status.status(derive.folder(config))
-    print(status.describe(found, derive.folder(config), workers=launch.workers(config.launch)))
+    queue = report.look(folder, found.missing)
+    print(status.describe(found, folder, workers=queue.workers or launch.workers(config.launch)))
+    for line in queue.lines:
+        print(line)
     return int(not found.whole)
 
 
 def _gather(config: "Config") -> int:
     from rllc import derive
 
+    if config.merge:
+        derive.merge_sweeps(config)
+    if config.devinterp:
+        from rllc import devinterp_store
+
+        devinterp_store.take(derive.folder(config), Path(config.devinterp))
     return derive.gather_results(config)
 
 
@@ -157,6 +181,15 @@ def _cluster(config: "Config") -> int:
     return 0
 
 
+def _compare(config: "Config") -> int:
+    from rllc import derive, separation
+
+    found = separation.run(derive.folder(config), seed=config.cluster.seed)
+    print(separation.describe(found))
+    print(f"table     {derive.folder(config) / 'clusters' / 'separation.csv'}")
+    return 0
+
+
 def _report(config: "Config") -> int:
     from rllc import closing, derive
 
@@ -166,7 +199,12 @@ def _report(config: "Config") -> int:
 
 
 def _track(config: "Config") -> int:
-    from rllc import derive
+    import dataclasses
 
-    derive.track_again(config)
-    return 0
+    from rllc import derive, following
+
+    options = dataclasses.replace(config.track, kind="wandb")  # what else could be meant
+    if options.rebuild:
+        return derive.track_again(dataclasses.replace(config, track=options))
+    sweep = derive.folder(config)
+    return following.follow(sweep, options, working=lambda: following.working(sweep))

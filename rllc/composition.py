@@ -16,7 +16,7 @@ from rllc.mistake import Mistake, unknown
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-GROUPS = ("model", "data", "sampler", "launch", "cluster", "track", "experiment")
+GROUPS = ("model", "data", "source", "sampler", "launch", "cluster", "track", "experiment")
 FLAGS = ("-h", "--help", "--hydra-help", "-c", "--cfg", "--resolve", "-m", "--multirun", "-cd", "--config-dir")
 VALUED = ("-c", "--cfg", "-cd", "--config-dir")  # flags that take the next word
 

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from rllc import atomic, closing, gather, plan, progress, store, track, version
@@ -16,21 +18,42 @@ def folder(config: Config) -> Path:
     return Path(config.root, "sweeps", config.name if config.input is None else Path(config.input).stem).resolve()
 
 
+def merge_sweeps(config: Config) -> None:
+    """Unite the sweeps of `merge` into this one.
+
+    Raises:
+        Mistake: one of them has no plan, or they are of different configurations.
+    """
+    from rllc import merge
+
+    sweep = folder(config)
+    sources = [(Path(name) if "/" in name else sweep.parent / name).resolve() for name in config.merge or []]
+    with atomic.owner(sweep, "name"):
+        print(f"merge: {merge.merge(sweep, sources)}")
+
+
 def gather_results(config: Config) -> int:
-    """Collect the results that are there into Parquet files."""
+    """Collect the results that are there into Parquet files; 1 where some are missing or damaged."""
     sweep = folder(config)
     cells = plan.required(sweep)
-    present = sorted(store.keys(sweep) & {cell.task.key for cell in cells})
-    stamp = _digest([*present, version.code()])
-    if _fresh(sweep / "gathered.txt", stamp) and all((sweep / name).exists() for name in gather.FILES):
+    planned = {cell.task.key for cell in cells}
+    present = store.keys(sweep) & planned
+    if _fresh(sweep / "gathered.txt", _stamp(present)) and all((sweep / name).exists() for name in gather.FILES):
         print("gather: nothing to do")
     else:
-        gather.gather(sweep, cells)
-        atomic.write_text(sweep / "gathered.txt", stamp)
+        store.tidy(sweep)
+        with progress.bar("gather") as show:
+            gather.gather(sweep, cells, progress=show)
+        present = store.keys(sweep) & planned  # without those that were found damaged
+        atomic.write_text(sweep / "gathered.txt", _stamp(present))
     if len(present) < len(cells):
         print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
         return 1
     return 0
+
+
+def _stamp(keys: Set[str]) -> str:
+    return _digest([*sorted(keys), version.code()])
 
 
 def cluster(config: Config) -> None:
@@ -71,19 +94,22 @@ def draw(config: Config, seconds: dict[str, float] | None = None) -> None:
     atomic.write_text(sweep / "report" / "stamp.txt", stamp)
 
 
-def track_again(config: Config) -> None:
-    """Write the W&B runs of a sweep from its gathered files, from nothing.
+def track_again(config: Config) -> int:
+    """Make the W&B runs of a sweep anew from its gathered files; the exit code, 1 where W&B failed.
 
     Raises:
-        Mistake: `track` is none, W&B is not installed, or nothing was gathered.
+        Mistake: W&B is not installed, or nothing was gathered.
     """
     from pyarrow import parquet
 
-    if config.track.kind == "none":
-        raise Mistake("track: 'none' shows nothing; legal here: wandb.")
     sweep = folder(config)
-    estimates = parquet.read_table(_gathered(sweep))
-    track.collect(sweep, config.track, estimates, tables={"labels": closing.rows(sweep / "clusters" / "labels.csv")})
+    estimates = parquet.read_table(_gathered(sweep), columns=list(closing.COLUMNS)).to_pylist()
+    losses = sweep / "training.parquet"
+    with track.Collector(sweep, config.track, {}, again=True) as collector:
+        for run, lines in groupby(parquet.read_table(losses).to_pylist() if losses.exists() else [], itemgetter("run")):
+            collector.trained(run, lines)
+        collector.update(estimates)
+        return int(not collector.finish(lambda: closing.overview(sweep)))
 
 
 def _table(config: Config) -> Path | None:

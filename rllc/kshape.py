@@ -40,6 +40,13 @@ def fit(series_PTD: Values, k: int, *, n_init: int, seed: int) -> tuple[Labels, 
     return min(found, key=lambda start: start[1], default=None)
 
 
+def refit(series_PTD: Values, label_P: Labels) -> Labels | None:
+    """Cluster z-normalised series from the groups of similar ones; None if a cluster became empty."""
+    groups = [series_PTD[label_P == label] for label in range(label_P.max() + 1)]
+    found = _descend(series_PTD, np.stack([_centre(member_PTD, member_PTD[0]) for member_PTD in groups]))
+    return None if found is None else found[0]
+
+
 def distances(one_PTD: Values, other_KTD: Values) -> Values:
     """Shape-based distance dist_PK = 1 − the largest cross-correlation over shifts, of unit-norm series."""
     return np.asarray(1 - _correlations(one_PTD, other_KTD).max(axis=2))

@@ -14,7 +14,8 @@ from rllc.mistake import Mistake
 from rllc.models import parts
 from rllc.plan import Cell, order
 from rllc.task import Estimate, Task
-from rllc.zoo import states
+from rllc.zoo import arrays, states
+from rllc.zoo.steps import checkpoints, choose
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,11 +40,8 @@ def check(config: Config, asked: Module) -> dict[str, list[int]]:
     """
     from rllc.models.module import ModulePart, arrays
 
-    saved = states.checkpoints(Path(config.path or ""))
-    for step in config.grid.steps or []:
-        if step not in saved:
-            nearest = min(saved, key=lambda there: abs(there - step))
-            raise Mistake(f"grid.steps: step {step} is not saved; the nearest saved one is {nearest}.")
+    saved, run = checkpoints(Path(config.path or "")), runs.named(config)[0].name
+    steps = choose(config.grid.steps or saved, list(saved), run, "exact")
     module, loss = _made(asked.make), found(asked.loss, "module.loss")
     states.put(next(iter(saved.values())), module)
     names, tied = arrays(module)
@@ -55,20 +53,20 @@ def check(config: Config, asked: Module) -> dict[str, list[int]]:
     for dataset in config.grid.datasets or asked.data:
         data = samples(asked.data[dataset])
         ModulePart(module, loss, data, "*", chains=1, batch=sampler.batch, dtype=sampler.dtype)
-    return {runs.named(config)[0].name: config.grid.steps or list(saved)}
+    return {run: steps}
 
 
 def cells(config: Config, asked: Module, steps: dict[str, list[int]]) -> list[Cell]:
     """All cells of the grid, in the order of a plan."""
     from rllc.models.module import content
 
-    saved, sampler = states.checkpoints(Path(config.path or "")), config.sampler
+    saved, sampler = checkpoints(Path(config.path or "")), config.sampler
     (run,) = steps
     rows = {name: content(enumerate(_listed(samples(asked.data[name])))) for name in config.grid.datasets or asked.data}
     cost = float(sampler.chains * sampler.steps * sampler.batch)
     planned = []
     for step in steps[run]:
-        weights, file = states.digest(saved[step]), runs.relative(saved[step], config)
+        weights, file = arrays.digest(saved[step]), runs.relative(saved[step], config)
         for dataset, digest in rows.items():
             for part in config.grid.parts:
                 for seed in config.grid.seeds:
@@ -85,7 +83,7 @@ def opened(root: Path, cell: Cell) -> Opened:
     """
     from rllc.models.module import content
 
-    if states.digest(root / cell.checkpoint) != cell.task.weights:
+    if arrays.digest(root / cell.checkpoint) != cell.task.weights:
         raise Mistake(f"{root / cell.checkpoint} is no longer the file that was planned.")
     data = samples(cell.rows)
     if content(enumerate(_listed(data))) != cell.task.rows:

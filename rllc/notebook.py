@@ -57,6 +57,7 @@ def estimate(
     legal.check_sampler(options)
     installed.check(options)
     model, weights = folder.load(path)
+    legal.check_backend(options, model)
     if caution := plan.caution(model, part):
         warnings.warn(caution, stacklevel=2)
     if rows.ndim != 2 or rows.dtype.kind not in "iu" or not 2 <= rows.shape[1] <= model.n_ctx:

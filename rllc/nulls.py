@@ -1,12 +1,17 @@
 """Curves without common structure, to compare a clustering index against.
 
-Shape letters: N draws, P parts, D datasets, T training steps.
+Shape letters: N draws, P parts, D datasets, T training steps, F frequencies.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
+
+
+def draw(value_PDT: Values, draws: int, seed: int) -> dict[str, Values]:
+    """Draw null curves of both kinds, by name."""
+    return {"walks": walks(value_PDT, draws, seed), "phases": phases(value_PDT, draws, seed)}
 
 
 def walks(value_PDT: Values, draws: int, seed: int) -> Values:
@@ -30,3 +35,23 @@ def walks(value_PDT: Values, draws: int, seed: int) -> Values:
         walk_PTD = np.cumsum(np.concatenate([value_PDT[:, None, :, 0], moved_PTD], axis=1), axis=1)
         value_NPDT[draw] = walk_PTD.transpose(0, 2, 1)
     return value_NPDT
+
+
+def phases(value_PDT: Values, draws: int, seed: int) -> Values:
+    """Draw curves with the parts' own power spectra and random phases.
+
+    Each part's curve is joined to its mirror image, so that no jump lies between its ends; every frequency but 0 gets
+    a random phase, the same for all datasets of the part; the first half is kept (Theiler and others, Physica D 58,
+    1992). Level, smoothness and the relation of a part's datasets stay; when something happens is gone.
+
+    Returns:
+        value_NPDT: the curves.
+    """
+    rng = np.random.default_rng(seed)
+    steps = value_PDT.shape[2]
+    power_PDF = np.fft.rfft(np.concatenate([value_PDT, value_PDT[:, :, ::-1]], axis=2), axis=2)
+    angle_NPF = rng.uniform(0, 2 * np.pi, size=(draws, len(value_PDT), power_PDF.shape[2]))
+    angle_NPF[:, :, 0] = 0
+    angle_NPF[:, :, -1] = np.pi * (angle_NPF[:, :, -1] > np.pi)  # the highest frequency has no phase, only a sign
+    turned_NPDF = power_PDF * np.exp(1j * angle_NPF)[:, :, None]
+    return np.asarray(np.fft.irfft(turned_NPDF, 2 * steps, axis=3)[..., :steps])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rllc import cost, launch, plan, store
-from rllc.config import Launch, Model
+from rllc.config import Model
 from rllc.cost import Kind, Rate
 from rllc.plan import Cell
 
@@ -47,7 +47,7 @@ def probe(cells: Sequence[Cell], *, model: Model, pool: int, threads: int) -> di
         plan.write(sweep, [cell for of_kind in trials for cell in of_kind])
         command = [sys.executable, "-m", "rllc.work", str(sweep), f"--threads={threads}", f"--parent={os.getpid()}"]
         with suppress(TimeoutError):
-            launch.run([command], Launch("local", 1, threads), at_once=1, watch=_clock(SECONDS))
+            launch.run([command], threads=threads, at_once=1, watch=_clock(SECONDS))
         seconds = {key: line["seconds"] for key, line in store.index(sweep).items()}
     found = {}
     for same, of_kind in zip(most, trials, strict=True):
@@ -82,10 +82,10 @@ def _most(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def _place(folder: Path, model: Model, *, pool: int, most: Sequence[Sequence[Cell]]) -> int:
     """Write a random checkpoint and random rows; how many rows: the pool's, or as few as a cheap probe allows."""
-    from rllc.models import attention
+    from rllc.models import decoder
     from rllc.zoo import folder as zoo
 
-    zoo.save(folder / "probe.safetensors", model, attention.init(model, 0))
+    zoo.save(folder / "probe.safetensors", model, decoder.init(model, 0))
     largest = max(_step_flop(same[0]) for same in most)
     rows = max(4, int(pool * min(1.0, STEP_FLOP / largest))) if largest else pool
     np.save(folder / "rows.npy", np.random.default_rng(0).integers(model.d_vocab, size=(rows, model.n_ctx)))

@@ -20,8 +20,8 @@ def known_key(kind: Any, path: str) -> None:
         walked = f"{walked}.{step}".lstrip(".")
         if get_origin(where) is dict:
             where = get_args(where)[1]
-        elif dataclasses.is_dataclass(where):
-            hints = get_type_hints(where)
+        elif kinds := _dataclasses(where):
+            hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
             if step not in hints:
                 raise Mistake(f"{walked}: there is no such key; legal: {', '.join(hints)}.")
             where = hints[step]
@@ -41,7 +41,7 @@ def build(kind: Any, value: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
             return None
-        return build(next(arg for arg in args if arg is not type(None)), value, key)
+        return build(_member(args, value, key), value, key)
     if origin is Literal:
         if value not in args:
             raise unknown(key, value, args)
@@ -57,6 +57,24 @@ def build(kind: Any, value: Any, key: str) -> Any:
     return _build_scalar(kind, value, key)
 
 
+def _dataclasses(kind: Any) -> list[Any]:
+    """The dataclasses that a type allows."""
+    found = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return [each for each in found if dataclasses.is_dataclass(each)]
+
+
+def _member(args: tuple[Any, ...], value: Any, key: str) -> Any:
+    """The member of a union that a value is meant for: of several dataclasses the one whose `kind` it names."""
+    members = [each for each in args if each is not type(None)]
+    if len(members) == 1:
+        return members[0]
+    named = {name: each for each in members for name in get_args(get_type_hints(each)["kind"])}
+    kind = value.get("kind") if isinstance(value, Mapping) else value
+    if kind not in named:
+        raise unknown(f"{key}.kind", kind, named)
+    return named[kind]
+
+
 def _build_dataclass(kind: Any, value: Any, key: str) -> Any:
     if not isinstance(value, Mapping):
         legal = ", ".join(get_type_hints(kind))
@@ -66,7 +84,8 @@ def _build_dataclass(kind: Any, value: Any, key: str) -> Any:
     for name in value:
         if name not in hints:
             raise Mistake(f"{prefix}{name}: there is no such key; legal: {', '.join(hints)}.")
-    defaulted = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
+    given = (dataclasses.MISSING, dataclasses.MISSING)
+    defaulted = {field.name for field in dataclasses.fields(kind) if (field.default, field.default_factory) != given}
     if missing := [name for name in hints if name not in value and name not in defaulted]:
         raise Mistake(f"{prefix}{missing[0]}: no value is given.")
     return kind(**{name: build(hints[name], item, f"{prefix}{name}") for name, item in value.items()})

@@ -1,6 +1,6 @@
 """Which parts are clustered together, and the curves they bring.
 
-Shape letters: N null draws, P parts, D datasets, T training steps.
+Shape letters: N null draws, B draws of the chains, P parts, D datasets, T training steps.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rllc import config, nulls, scaling
+from rllc import bootstrap, config, nulls, scaling
 from rllc.mistake import Mistake, unknown
 from rllc.trajectories import Trajectories, natural
 
@@ -22,13 +22,17 @@ HEAD = re.compile(r"L(\d+)H\d+")
 
 @dataclass(frozen=True)
 class Scope:
-    """Curves that are clustered together, ready but for the scaling, and null curves beside them."""
+    """Curves that are clustered together, ready but for the scaling; null curves and draws of the chains beside them.
+
+    `null_NPDT` has an array for each kind of null; `draw_BPDT` is empty where nothing is known of the errors.
+    """
 
     name: str
     parts: tuple[str, ...]
     value_PDT: Values
     error_PDT: Values
-    null_NPDT: Values
+    null_NPDT: dict[str, Values]
+    draw_BPDT: Values
 
 
 def members(parts: Sequence[str], *, per_layer: bool) -> dict[str, tuple[str, ...]]:
@@ -64,7 +68,7 @@ def check(options: config.Cluster, parts: Sequence[str]) -> None:
         listed, primary = getattr(options, f"{key}s"), getattr(options.primary, key)
         if primary not in listed:
             raise unknown(f"cluster.primary.{key}", primary, listed)
-    for key, least in (("n_init", 1), ("null_draws", 1), ("seed", 0)):
+    for key, least in (("n_init", 1), ("null_draws", 1), ("draws", 0), ("seed", 0)):
         if getattr(options, key) < least:
             raise Mistake(f"cluster.{key}: {getattr(options, key)} has to be {least} or more.")
     if not options.k_range:
@@ -94,11 +98,13 @@ def fitting(options: config.Cluster, parts: Sequence[str]) -> config.Cluster | N
 
 
 def cut(curves: Trajectories, options: config.Cluster) -> list[Scope]:
-    """Cut the curves into scopes, move them to the even grid if `logx`, and draw null curves for each."""
+    """Cut the curves into scopes, move them to the even grid if `logx`, with their draws; draw null curves for each."""
     value_PDT = scaling.resample(curves.steps, curves.value_PDT) if options.logx else curves.value_PDT
+    draw_BPDT = bootstrap.draws(curves, options.draws, seed=options.seed)
+    draw_BPDT = scaling.resample(curves.steps, draw_BPDT) if options.logx and len(draw_BPDT) else draw_BPDT
     pieces = []
     for name, inside in members(curves.parts, per_layer=options.per_layer).items():
         index = [curves.parts.index(part) for part in inside]
-        null_NPDT = nulls.walks(value_PDT[index], options.null_draws, options.seed)
-        pieces.append(Scope(name, inside, value_PDT[index], curves.error_PDT[index], null_NPDT))
+        null_NPDT = nulls.draw(value_PDT[index], options.null_draws, options.seed)
+        pieces.append(Scope(name, inside, value_PDT[index], curves.error_PDT[index], null_NPDT, draw_BPDT[:, index]))
     return pieces

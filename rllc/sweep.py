@@ -1,17 +1,13 @@
 """The main job: train, plan, launch, gather, cluster, report; each stage does only what is missing."""
 
 import dataclasses
-import json
-import platform
-import shutil
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rllc import (
+    after,
     atomic,
     closing,
     cost,
@@ -21,17 +17,19 @@ from rllc import (
     modules,
     plan,
     probe,
+    resolve,
     runs,
     scopes,
-    status,
     store,
+    submitting,
     track,
     version,
 )
 from rllc.backends import installed
-from rllc.config import Config
+from rllc.config import Config, Local, Slurm
 from rllc.data import documents, rows
-from rllc.derive import cluster, draw, folder, gather_results
+from rllc.derive import folder
+from rllc.launch import slurm
 from rllc.mistake import Mistake, Unfinished
 from rllc.plan import Cell
 
@@ -45,31 +43,36 @@ def run(config: Config) -> int:
         Mistake: the configuration cannot be carried out; found before any long work where that is possible.
     """
     wanted = [stage for stage in ORDER if stage in (config.stages or ORDER)]
+    if isinstance(config.launch, Slurm) and "launch" in wanted:
+        slurm.check()
     steps = check(config)
     seconds: dict[str, float] = {}
-    with atomic.owner(folder(config), "name"):
+    with atomic.owner(folder(config), "name"), collector(config) as shown:
         if "train" in wanted:
-            with _timed(seconds, "train"):
-                train(config)
+            with after.timed(seconds, "train"):
+                train(config, watch=shown.watch)
         if "plan" in wanted:
-            with _timed(seconds, "plan"):
+            with after.timed(seconds, "plan"):
                 make_plan(config, steps)
-        with _collector(config) as collector:
-            code = 0
-            if "launch" in wanted:
-                with _timed(seconds, "launch"):
-                    code = work(config, collector)
-            if "gather" in wanted:
-                with _timed(seconds, "gather"):
-                    code = max(code, gather_results(config))
-            if "cluster" in wanted:
-                with _timed(seconds, "cluster"), _holes_are_told(code, folder(config) / "clusters"):
-                    cluster(config)
-            if "report" in wanted:
-                with _timed(seconds, "report"), _holes_are_told(code, folder(config) / "report"):
-                    draw(config, seconds)
-            collector.finish({"labels": closing.rows(folder(config) / "clusters" / "labels.csv")})
+        away = config.launch if isinstance(config.launch, Slurm) and "launch" in wanted else None
+        if away and not submitting.submit(config, away, wanted):
+            away = None
+        code = 0 if away else _here(config, wanted, seconds, shown)
+    if away and away.wait:
+        with after.timed(seconds, "launch"):
+            code = submitting.follow(config)
     print(f"time: {', '.join(f'{stage} {spent:.1f} s' for stage, spent in seconds.items())}")
+    return code
+
+
+def _here(config: Config, wanted: Sequence[str], seconds: dict[str, float], shown: track.Collector) -> int:
+    """Do the stages from the chains on with processes of this machine."""
+    code = 0
+    if "launch" in wanted:
+        with after.timed(seconds, "launch"):
+            code = work(config, shown)
+    code = after.finish(config, wanted, seconds, code=code)
+    shown.finish(lambda: closing.overview(folder(config)))
     return code
 
 
@@ -79,6 +82,8 @@ def check(config: Config) -> dict[str, list[int]]:
     Raises:
         Mistake: a step, part, dataset or number of clusters that does not exist; a backend or W&B not installed.
     """
+    if config.merge:
+        raise Mistake(f"merge: {config.merge} is for `rllc gather` alone; run that, then this without merge.")
     track.check(config.track)
     installed.check(config.sampler)
     if config.module is not None:
@@ -87,7 +92,7 @@ def check(config: Config) -> dict[str, list[int]]:
     wanted = plan.parts_of(model, config.grid.parts)
     for sentence in filter(None, (plan.caution(model, part) for part in config.grid.parts)):
         print(f"rllc: grid.parts: {sentence}", file=sys.stderr)
-    for name in {*(config.grid.datasets or config.data), *([] if config.path else [config.train.data])}:
+    for name in {*(config.grid.datasets or config.data), *([] if config.elsewhere else [config.train.data])}:
         with rows.named(name):
             documents.fingerprint(config.data[name])
     if fitting := scopes.fitting(config.cluster, wanted):
@@ -101,12 +106,17 @@ def rehearse(config: Config) -> str:
     Raises:
         Mistake: as `check` does.
     """
-    cells = outline(config, check(config))
-    pool = max(dataset.pool for dataset in config.data.values())
-    rates = probe.rates(
-        cells, root=Path(config.root), model=runs.model(config), pool=pool, threads=config.launch.threads
-    )
-    return cost.estimate(cells, rates, cost.done(folder(config))).describe(launch.workers(config.launch))
+    steps = check(config)
+    if config.module is not None:
+        cells, rates = modules.cells(config, config.module, steps), cost.past(Path(config.root))
+    else:
+        cells, pool = outline(config, steps), max(dataset.pool for dataset in config.data.values())
+        rates = probe.rates(
+            cells, root=Path(config.root), model=runs.model(config), pool=pool, threads=launch.threads(config.launch)
+        )
+    if isinstance(config.launch, Slurm):
+        return submitting.rehearse(config, config.launch, cells, rates)
+    return f"sweep: {cost.estimate(cells, rates, cost.done(folder(config))).describe(launch.workers(config.launch))}"
 
 
 def outline(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
@@ -118,8 +128,8 @@ def outline(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
     return plan.cells(checkpoints, datasets, repeats, grid=config.grid, sampler=config.sampler)
 
 
-def train(config: Config) -> None:
-    """Make the text and tokenizer, and train the runs that are not finished.
+def train(config: Config, *, watch: Callable[[], None] = lambda: None) -> None:
+    """Make the text and tokenizer, and train the runs that are not finished; `watch` is called now and then.
 
     Raises:
         Mistake: a text cannot be read or is too little, or a run's folder holds another run.
@@ -132,27 +142,26 @@ def train(config: Config) -> None:
     named = ", ".join(run.name for run in runs.named(config))
     if runs.trained(config):
         print(f"train: {named}: nothing to do")
-    elif runs.fit(config):
+    elif runs.fit(config, watch=watch):
         raise Unfinished(f"training of {named} did not finish; run the same command again")
 
 
 def make_plan(config: Config, steps: dict[str, list[int]]) -> None:
     """Write the plan, or let it grow by the cells that are new."""
     sweep, old = folder(config), plan.read(folder(config))
-    new = _cells(config, steps) if config.module is None else modules.cells(config, config.module, steps)
+    new = _cells(config, steps, old) if config.module is None else modules.cells(config, config.module, steps)
     whole = plan.grow(old, new, sweep)
     if len(whole) > len(old):
         plan.write(sweep, whole)
-        atomic.write_text(sweep / "config.yaml", _yaml(config))
-        environment = {"code": version.code(), "python": platform.python_version(), "packages": version.packages()}
-        atomic.write_text(sweep / "env.json", json.dumps(environment, indent=1) + "\n")
+        atomic.write_text(sweep / "config.yaml", resolve.text(config))
+        version.record(sweep)
     print(f"plan: {len(whole)} tasks, {len(whole) - len(old)} of them new")
 
 
-def _cells(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
+def _cells(config: Config, steps: dict[str, list[int]], old: Sequence[Cell]) -> list[Cell]:
     datasets, repeats = runs.datasets(config, runs.model(config))
     cells = plan.cells(runs.checkpoints(config, steps), datasets, repeats, grid=config.grid, sampler=config.sampler)
-    return kept.mark(cells, config.grid.keep or [], runs.model(config).n_ctx, plan.read(folder(config)))
+    return kept.mark(cells, config.grid.keep or [], runs.model(config).n_ctx, old)
 
 
 def work(config: Config, collector: track.Collector) -> int:
@@ -162,57 +171,26 @@ def work(config: Config, collector: track.Collector) -> int:
     done = store.keys(sweep) & {cell.task.key for cell in cells}
     if len(done) == len(cells):
         print(f"chains: all {len(cells)} tasks are done, nothing to do")
-        return _verdict(sweep, config)
+        return after.verdict(sweep, config)
+    version.record(sweep)
+    store.tidy(sweep)
     store.clear_errors(sweep)
     tasks = {cell.task.key: cell.task for cell in cells}
+    collector.expect(tasks.values())
     collector.update(gather.line(tasks[key], line) for key, line in store.index(sweep).items() if key in tasks)
 
     def on_line(line: dict[str, Any]) -> None:
         if line["key"] in tasks:
             collector.update([gather.line(tasks[line["key"]], line)])
 
-    code = launch.sweep(sweep, cells, config.launch, on_line=on_line)
+    code = launch.sweep(sweep, cells, launch.here(config.launch), on_line=on_line)
     collector.update([], failed=store.errors(sweep).keys() & tasks.keys())
-    return max(min(code, 1), _verdict(sweep, config))
+    return max(min(code, 1), after.verdict(sweep, config))
 
 
-@contextmanager
-def _holes_are_told(code: int, made: Path) -> Iterator[None]:
-    """Where the sweep itself already has holes, say so instead of calling them the user's mistake."""
-    try:
-        yield
-    except Mistake as mistake:
-        if not code:
-            raise
-        shutil.rmtree(made, ignore_errors=True)
-        print(f"rllc: no {made.name}: {mistake}", file=sys.stderr)
-
-
-def _collector(config: Config) -> track.Collector:
-    """The W&B collector where there is something new to show, else one that shows nothing."""
-    sweep = folder(config)
-    tasks = [cell.task for cell in plan.read(sweep)]
-    idle = {task.key for task in tasks} <= store.keys(sweep)
-    return track.Collector(sweep, dataclasses.replace(config.track, kind="none") if idle else config.track, tasks)
-
-
-def _verdict(sweep: Path, config: Config) -> int:
-    """1 where a result is missing or diverged, said in a few lines; else 0."""
-    found = status.status(sweep)
-    if found.whole:
-        return 0
-    print(status.describe(found, sweep, workers=launch.workers(config.launch)), file=sys.stderr)
-    return 1
-
-
-def _yaml(config: Config) -> str:
-    import yaml
-
-    return str(yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True))
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    seconds[stage] = time.monotonic() - began
+def collector(config: Config) -> track.Collector:
+    """The W&B collector of a sweep; it shows nothing where nothing new is trained or measured."""
+    named = [] if config.module is not None else runs.named(config)
+    here = isinstance(config.launch, Local)  # elsewhere a job shows it
+    shown = config.track if here else dataclasses.replace(config.track, kind="none")
+    return track.Collector(folder(config), shown, {run.name: run.path / "metrics.jsonl" for run in named})

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from rllc.mistake import Mistake, unknown
+from rllc.task import SCHEMA
 
 NEEDED = ("part", "dataset", "step", "value")
-OPTIONAL = {"run": None, "metric": "value", "seed": "0", "error": math.nan}
+OPTIONAL = {"run": None, "metric": "value", "seed": "0", "error": math.nan, "chains": ()}
 
 Record = tuple[str, dict[str, Any]]  # the place of a row in its file, as "line 3", and its fields
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number of a curve; `value` is NaN where the file has none, `place` says where the row stands."""
+    """One number of a curve; `value` is NaN where the file has none, `place` says where the row stands.
+
+    `chains` are the means of the chains behind it, where a Parquet file has them.
+    """
 
     run: str
     metric: str
@@ -28,6 +32,7 @@ class Row:
     value: float
     error: float
     place: str
+    chains: tuple[float, ...] = ()
 
 
 def read(path: Path) -> list[Row]:
@@ -38,7 +43,7 @@ def read(path: Path) -> list[Row]:
     a hole, read as NaN.
 
     Raises:
-        Mistake: the file, a column or a field is missing or not what it has to be.
+        Mistake: the file, a column or a field is missing or not what it has to be, or a later version wrote it.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise unknown(f"{path}: suffix", path.suffix, (".csv", ".parquet"))
@@ -92,12 +97,18 @@ def _parquet(path: Path) -> Iterator[Record]:
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            _readable(path, (file.schema_arrow.metadata or {}).get(b"rllc.schema"))
             wanted = _columns(path, file.schema_arrow.names)
             columns = [column.to_pylist() for column in file.read(columns=wanted).select(wanted).columns]
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise Mistake(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
     for index, fields in enumerate(zip(*columns, strict=True)):
         yield f"row {index + 1}", dict(zip(wanted, fields, strict=True))
+
+
+def _readable(path: Path, schema: bytes | None) -> None:
+    if schema is not None and int(schema) > SCHEMA:
+        raise Mistake(f"{path}: its schema is {int(schema)}, but this version reads up to {SCHEMA}; use a newer rllc.")
 
 
 def _row(path: Path, place: str, fields: dict[str, Any]) -> Row:
@@ -120,7 +131,13 @@ def _row(path: Path, place: str, fields: dict[str, Any]) -> Row:
         value=value,
         error=error,
         place=place,
+        chains=_means(fields["chains"]),
     )
+
+
+def _means(field: Any) -> tuple[float, ...]:
+    """Read the means of chains; a column of that name that holds something else is not meant."""
+    return tuple(field) if isinstance(field, list) and all(isinstance(mean, float) for mean in field) else ()
 
 
 def _number(path: Path, place: str, name: str, field: Any) -> float:

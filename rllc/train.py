@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rllc import atomic
-from rllc.config import Model, Schedule, Train, differences
+from rllc.config import Model, Schedule, Train, differences, plain
 from rllc.mistake import Mistake, Unfinished
 from rllc.zoo import folder
 
@@ -86,13 +86,13 @@ def run(path: Path, *, parent: int | None = None) -> None:
     import yaml
 
     from rllc.data import batches
-    from rllc.models import attention
+    from rllc.models import decoder
 
     config = yaml.safe_load((path / "config.yaml").read_text())
     model, seed = Model(**config["model"]), config["seed"]
     train = Train(**{**config["train"], "checkpoints": Schedule(**config["train"]["checkpoints"]), "seeds": [seed]})
     rows_NL = np.load(path / config["rows"], mmap_mode="r", allow_pickle=False)
-    weights = attention.init(model, seed)
+    weights = decoder.init(model, seed)
     optimizer = _optimizer(weights, train)
     first = _resume(path, weights, optimizer)
     keep, saved = set(saved_steps(train.checkpoints, train.steps)), time.monotonic()
@@ -104,7 +104,7 @@ def run(path: Path, *, parent: int | None = None) -> None:
                 _save_state(path, weights, optimizer, step)
                 saved = time.monotonic()
             tokens_BL = batches.training(rows_NL, seed=seed, step=step, batch=train.batch, repeats=train.repeats)
-            loss = attention.forward(weights, torch.from_numpy(tokens_BL)[None], model).mean()
+            loss = decoder.forward(weights, torch.from_numpy(tokens_BL)[None], model).mean()
             if step % METRIC_STEPS == 0 or step == train.steps:
                 metrics.write(json.dumps({"step": step, "loss": round(loss.item(), 6)}) + "\n")
                 metrics.flush()
@@ -184,7 +184,7 @@ def as_dict(model: Model, train: Train, seed: int) -> dict[str, Any]:
     """What `prepare` stores of the settings: the model, the training options, and this run's seed."""
     options = dataclasses.asdict(train)
     del options["seeds"]
-    return {"seed": seed, "model": dataclasses.asdict(model), "train": options}
+    return {"seed": seed, "model": plain(model), "train": options}
 
 
 def main() -> int:

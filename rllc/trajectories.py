@@ -1,6 +1,6 @@
 """Curves of every part on every dataset over training, as arrays without holes.
 
-Shape letters: P parts, D datasets, T training steps.
+Shape letters: P parts, D datasets, T training steps, C chains.
 """
 
 import itertools
@@ -41,6 +41,8 @@ class Trajectories:
         value_PDT: the curves; always finite.
         error_PDT: their standard errors; NaN where unknown.
         filled: cells that were interpolated, as "L0H3/pile/100".
+        chain_PDTC: means of the single chains, those of several seeds one after the other; None where they are not
+            known, are not as many in each cell, or where cells were filled.
     """
 
     run: str
@@ -51,6 +53,7 @@ class Trajectories:
     value_PDT: Values
     error_PDT: Values
     filled: tuple[str, ...] = ()
+    chain_PDTC: Values | None = None
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -122,7 +125,18 @@ def _curves(path: Path, rows: list[Row], fill: Fill) -> Trajectories:
         named = [_name(cell) + (" (no number)" if cell in cells else " (missing)") for cell in left]
         raise Mistake(_holes(path, run, metric, named, fill))
     filled = tuple(_name((parts[p], datasets[d], steps[t])) for p, d, t in holes)
-    return Trajectories(run, metric, parts, datasets, steps, value_PDT, error_PDT, filled)
+    chain_PDTC = None if filled else _chains(cells, (parts, datasets, steps))
+    return Trajectories(run, metric, parts, datasets, steps, value_PDT, error_PDT, filled, chain_PDTC)
+
+
+def _chains(
+    cells: dict[Cell, list[Row]], axes: tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]
+) -> Values | None:
+    """Arrange the means of the chains, if each cell has as many, and more than one."""
+    means = [[mean for row in cells[cell] for mean in row.chains] for cell in itertools.product(*axes)]
+    if len(sizes := {len(mean_C) for mean_C in means}) != 1 or sizes <= {0, 1} or not np.isfinite(means).all():
+        return None
+    return np.array(means, dtype=np.float64).reshape(*map(len, axes), -1)
 
 
 def _cells(path: Path, rows: list[Row]) -> dict[Cell, list[Row]]:

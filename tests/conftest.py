@@ -1,10 +1,16 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hub import Hub, directed, serving
 from tiny import Job, text
+
+if TYPE_CHECKING:
+    from rllc.config import Source
 
 os.environ.setdefault("RLLC_CACHE", f"{tempfile.gettempdir()}/rllc-tests-{os.getuid()}")  # of compiled programs
 os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torch is imported
@@ -36,3 +42,25 @@ def job(tmp_path: Path, corpus: Path, trained_root: Path) -> Job:
     """The tiny job with its run trained, in a root folder of its own."""
     shutil.copytree(trained_root, tmp_path / "root")
     return Job(tmp_path / "root", corpus)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """An empty hub that the client libraries ask, with an empty cache."""
+    with serving() as empty:
+        directed(monkeypatch, empty.url, str(tmp_path / "cache"))
+        yield empty
+
+
+@pytest.fixture
+def paper(hub: Hub) -> "Source":
+    """A repository in the layout of the paper's, and that of its tokenizer."""
+    from layouts import SHAPE, TOKENIZER, lens_state, packed, tiny_attn
+
+    from rllc.config import Source
+
+    files = {f"checkpoints/checkpoint_{step:07d}.pth": packed(lens_state(step)) for step in tiny_attn.STEPS}
+    hub.put("timaeus/tiny", {**files, "losses.txt": b"step,loss\n", ".gitattributes": b""})
+    hub.put("timaeus/tokens", {"tokenizer.json": TOKENIZER})
+    pattern = "checkpoints/checkpoint_{step}.pth"
+    return Source(repos=["timaeus/tiny"], file=pattern, model=SHAPE, tokenizer="timaeus/tokens", bos=511)

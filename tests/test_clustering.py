@@ -15,7 +15,7 @@ REFERENCE = Path(__file__).parent / "fixtures" / "tiny_reference"
 FAST = Cluster(
     **{"methods": ["kmeans", "ward"], "scalings": ["none", "standardize"], "primary": Primary("kmeans", "standardize")},
     **{"k": None, "k_range": [2, 3], "per_layer": True, "logx": True, "fill": "none"},
-    **{"n_init": 10, "seed": 0, "null_draws": 5},
+    **{"n_init": 10, "seed": 0, "null_draws": 5, "draws": 0},
 )
 METHODS = ["kmeans", "dtw_kmeans", "kshape", "ward"]
 
@@ -81,11 +81,12 @@ def test_tables_are_written_whole_and_the_same_each_time(tmp_path):
         seen.append({path.name: path.read_bytes() for path in (folder / "clusters").iterdir()})
     assert seen[0] == seen[1]
     assert sorted(seen[0]) == [
-        *("agreement.csv", "between.csv", "config.json", "labels.csv", "scores.csv", "types.csv"),
+        *("agreement.csv", "between.csv", "config.json", "consensus.csv", "labels.csv", "matches.csv", "scores.csv"),
+        *("stability.csv", "support.csv", "transfer.csv", "types.csv"),
     ]
     folder = tmp_path / "one"
     assert len(written(folder, "labels")) == 2 * 2 * 2 * 16
-    assert len(written(folder, "scores")) == 2 * 2 * 2 * 2
+    assert len(written(folder, "scores")) == 2 * 2 * 2 * 2 * 2
     assert len(written(folder, "between")) == 2 * 6
     assert len(written(folder, "types")) == 16
     (first, *_) = written(folder, "labels")
@@ -103,7 +104,7 @@ def test_the_choice_of_k_is_stated(tmp_path):
     gains = {
         (line["scope"], int(line["k"])): float(line["value"]) - float(line["null_median"])
         for line in written(tmp_path, "scores")
-        if (line["method"], line["scaling"]) == ("kmeans", "standardize")
+        if (line["method"], line["scaling"], line["score"]) == ("kmeans", "standardize", "silhouette")
     }
     best = {scope: max((2, 3), key=lambda k: gains[scope, k]) for scope in ("L0", "L1")}
     assert config["k"] == [{"run": "tiny", "scope": s, "k": best[s], "how": "chosen"} for s in ("L0", "L1")]
@@ -111,7 +112,7 @@ def test_the_choice_of_k_is_stated(tmp_path):
     assert summary.choices["tiny", "L0"].k == best["L0"]
     assert config["options"]["primary"] == {"method": "kmeans", "scaling": "standardize"}
     assert config["filled"] == {"tiny": []}
-    assert set(config["versions"]) == {"numpy", "scikit-learn", "tslearn"}
+    assert set(config["versions"]) == {"numpy", "scikit-learn", "tslearn", "dtaidistance"}
 
     given = clustering.run(tmp_path, replace(FAST, k=3))
     assert {(choice.k, choice.how) for choice in given.choices.values()} == {(3, "given")}
@@ -157,10 +158,83 @@ def test_failed_clusterings_are_named_and_have_no_labels(tmp_path):
     assert config["failed"] == summary.failed
     assert summary.failed[0] == "copies/all/kmeans/none/3 failed: only 2 of 6 curves differ"
     assert {line["k"] for line in written(tmp_path, "labels")} == {"2"}
-    assert [line["value"] for line in written(tmp_path, "scores") if line["k"] == "3"] == ["nan"] * 4
+    assert [line["value"] for line in written(tmp_path, "scores") if line["k"] == "3"] == ["nan"] * 8
 
 
 def test_too_many_groups_are_refused_before_any_work(tmp_path):
     with pytest.raises(Mistake, match=r"cluster\.k: 9 is more than the 8 parts of scope L0"):
         clustering.run(sweep(tmp_path), replace(FAST, k=9), progress=lambda *_: pytest.fail("work began"))
     assert not (tmp_path / "clusters").exists()
+
+
+def drawn(folder: Path) -> Path:
+    """The reference curves with errors, as a table of one's own."""
+    rows = [f"{r['part']},{r['dataset']},{r['step']},{r['value']},0.02" for r in lines("rllc.csv")]
+    (folder / "curves.csv").write_text("\n".join(["part,dataset,step,value,error", *rows]) + "\n")
+    return folder / "curves.csv"
+
+
+def test_stability_consensus_and_support_agree_with_each_other(tmp_path):
+    options = replace(FAST, draws=12, k=3, k_range=[3], null_draws=3)
+    summary = clustering.run(tmp_path, options, table=drawn(tmp_path))
+    config = json.loads((tmp_path / "clusters" / "config.json").read_text())
+    assert config["draws_from"] == {"curves": "errors"}
+    assert config["draws"] == {"kmeans": 12, "ward": 12}
+    for cell, found in summary.labels.items():
+        for one in found:
+            rows = [
+                line for line in written(tmp_path, "stability")
+                if (line["scope"], line["method"], line["scaling"]) == (cell[1], one.method, one.scaling)
+            ]  # fmt: skip
+            assert [int(line["size"]) for line in rows] == [one.label_P.count(label) for label in range(3)]
+            assert {line["draws"] for line in rows} == {"12"}
+            weighted = sum(int(line["size"]) * float(line["jaccard"]) for line in rows) / 8
+            assert weighted == pytest.approx(one.scores["jaccard"], abs=1e-5)
+            assert all(0 < float(line["jaccard"]) <= 1 and line["reading"] for line in rows)
+    for scope in ("L0", "L1"):
+        share = {
+            frozenset((line["a"], line["b"])): float(line["share"])
+            for line in written(tmp_path, "consensus")
+            if line["scope"] == scope
+        }
+        assert len(share) == 8 * 7 / 2
+        rows = {line["part"]: line for line in written(tmp_path, "support") if line["scope"] == scope}
+        for part, line in rows.items():
+            own = [share[frozenset((part, other))] for other in rows
+                   if other != part and rows[other]["group"] == line["group"]]  # fmt: skip
+            if own:
+                assert float(line["support"]) == pytest.approx(sum(own) / len(own), abs=1e-5)
+
+
+def test_without_errors_nothing_is_said_of_stability(tmp_path):
+    clustering.run(tmp_path, replace(FAST, draws=5), table=REFERENCE / "rllc.csv")
+    errors = {line["error"] for line in lines("rllc.csv")} if "error" in lines("rllc.csv")[0] else {"nan"}
+    told = {line["jaccard"] for line in written(tmp_path, "stability")}
+    assert (told == {"nan"}) == (errors <= {"nan", "", "0"})
+
+
+def test_runs_are_matched_with_each_other(tmp_path):
+    rows = [(f"s{s}", r["part"], r["dataset"], r["step"], r["value"]) for r in lines("rllc.csv") for s in range(2)]
+    path = tmp_path / "seeds.csv"
+    path.write_text("run,part,dataset,step,value\n" + "\n".join(",".join(row) for row in rows) + "\n")
+    clustering.run(tmp_path, replace(FAST, k=3, k_range=[3]), table=path)
+    assert all((m["group_a"], m["distance"]) == (m["group_b"], "0") for m in written(tmp_path, "matches"))
+    assert [line["ari"] for line in written(tmp_path, "transfer")] == ["1"] * 4
+
+
+def test_constant_curves_with_errors_have_no_groups_and_no_draws(tmp_path):
+    path = tmp_path / "flat.csv"
+    cells = [f"L0H{p},d,{t},1.5,0.1" for p in range(5) for t in range(4)]
+    path.write_text("\n".join(["part,dataset,step,value,error", *cells]) + "\n")
+    summary = clustering.run(tmp_path, replace(FAST, draws=4), table=path)
+    assert len(summary.failed) == 2 * 2 * 2
+    assert written(tmp_path, "stability") == written(tmp_path, "consensus") == written(tmp_path, "support") == []
+    assert {line["value"] for line in written(tmp_path, "scores")} == {"nan"}
+
+
+def test_steps_that_differ_between_datasets_are_holes_that_are_named(tmp_path):
+    path = tmp_path / "curves.csv"
+    cells = [f"L0H{p},{d},{t},{p + t}" for p in range(3) for d, steps in (("a", (0, 1)), ("b", (0, 2))) for t in steps]
+    path.write_text("\n".join(["part,dataset,step,value", *cells]) + "\n")
+    with pytest.raises(Mistake, match=r"6 cells have no value in run curves: L0H0/a/2 \(missing\)"):
+        clustering.run(tmp_path, FAST, table=path)

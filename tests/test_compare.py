@@ -11,7 +11,7 @@ PARTS = tuple(f"L0H{p}" for p in range(8))
 OPTIONS = Cluster(
     **{"methods": ["ward", "kmeans"], "scalings": ["none"], "primary": Primary("kmeans", "none")},
     **{"k": None, "k_range": [2, 3], "per_layer": True, "logx": True, "fill": "none"},
-    **{"n_init": 10, "seed": 0, "null_draws": 10},
+    **{"n_init": 10, "seed": 0, "null_draws": 10, "draws": 0},
 )
 
 

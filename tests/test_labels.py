@@ -6,7 +6,7 @@ from tiny import MODEL, Job
 from rllc import composition, labels, plan, runs, store, sweep, work
 from rllc.config import Model
 from rllc.mistake import Mistake
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.zoo import folder
 
 OWN = "data.files.labels={checkpoint: tiny-s0@20, kind: kl}"
@@ -25,7 +25,7 @@ def test_a_sweep_is_measured_against_the_labels_and_says_so(job: Job) -> None:
     for cell in cells:
         assert cell.task.loss == (f"kl:{digest}" if cell.task.metric == "llc" else "")
         assert bool(cell.labels) == (cell.task.metric == "llc")
-    assert work.work(job.sweep) == 0
+    assert work.work(job.sweep, plan.read(job.sweep), name="w") == 0
     found = [store.get(job.sweep, cell.task.key) for cell in cells if cell.task.metric == "llc"]
     assert {each.task.step for each in found} == {0, 10, 20}
     for each in found:
@@ -60,7 +60,7 @@ def test_labels_that_do_not_fit_are_refused(job: Job, checkpoint: str, sentence:
     for name, model in (
         ("wide", dataclasses.replace(shape, d_vocab=301)), ("brief", dataclasses.replace(shape, n_ctx=15))
     ):  # fmt: skip
-        folder.save(job.root / f"{name}.safetensors", model, attention.init(model, 0))
+        folder.save(job.root / f"{name}.safetensors", model, decoder.init(model, 0))
     where = checkpoint if "@" in checkpoint or "nowhere" in checkpoint else str(job.root / checkpoint)
     config = composition.compose(job.words(f"data.files.labels={{checkpoint: '{where}'}}"))
     with pytest.raises(Mistake, match=f"^data.files.labels.checkpoint: .*{sentence}"):

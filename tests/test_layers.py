@@ -10,13 +10,16 @@ import rllc
 
 PACKAGE = Path(rllc.__file__).parent
 LAYERS = (
-    ("values", "mistake task config schema legal resolve intervals"),
+    ("values", "mistake task config measured schema legal resolve intervals"),
     ("means", "backends samplers bias budget convergence diagnostics models zoo data store track train atomic progress "
-              "version"),
+              "version tail hub"),
     ("science", "metrics laws"),
-    ("read", "closing plan kept gather status tables trajectories scaling nulls kshape dtw methods scopes cluster rand "
-             "head_types compare clustering report"),
-    ("run", "labels modules launch work runs cost probe derive sweep calibration validation"),
+    ("read", "closing meaning plan shards kept merge devinterp_store gather status "
+             "tables trajectories stages bootstrap scaling nulls "
+             "kshape dtw kmedoids stability methods scopes fits cluster rand matching findings head_types "
+             "compare separation clustering report"),
+    ("run", "labels modules following launch pools work elsewhere runs catalogue cost probe derive "
+            "after submitting sweep calibration validation"),
     ("entry", "cli composition notebook"),
 )  # fmt: skip
 SIDE_ROOMS = ("circuits", "attribution", "proofs")

@@ -4,7 +4,7 @@ import pytest
 
 from rllc import dtw, methods, rand, scaling
 
-METHODS = ("kmeans", "dtw_kmeans", "kshape", "ward")
+METHODS = ("kmeans", "kmedoids", "dtw_kmeans", "kshape", "ward")
 
 
 def series(value_PDT: np.ndarray, method: str, how: str = "none") -> np.ndarray:
@@ -80,3 +80,32 @@ def test_distances_are_symmetric_and_zero_on_the_diagonal(method):
     assert np.allclose(dist_PP, dist_PP.T)
     assert np.array_equal(np.diag(dist_PP), np.zeros(12))
     assert (dist_PP[~np.eye(12, dtype=bool)] > 0).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_curves_that_moved_a_little_are_grouped_as_before(method):
+    value_PDT, truth_P = planted.curves()
+    near_P = np.asarray(methods.fit(method, series(value_PDT, method), k=3, n_init=10, seed=0))
+    moved_PDT = value_PDT + 0.03 * np.random.default_rng(1).normal(size=value_PDT.shape)
+    label_P = methods.again(method, series(moved_PDT, method), near_P, n_init=10, seed=5)
+    assert rand.index(np.asarray(label_P), truth_P[None])[0] == 1
+
+
+def test_kmeans_again_keeps_the_better_of_fresh_and_former_groups(monkeypatch):
+    value_PDT, truth_P = planted.curves()
+    given = series(value_PDT, "kmeans")
+    poor_P = np.arange(12) % 3
+    monkeypatch.setattr(methods, "fit", lambda *_, **__: poor_P)
+    assert rand.index(np.asarray(methods.again("kmeans", given, truth_P, n_init=1, seed=0)), truth_P[None])[0] == 1
+
+
+@pytest.mark.slow
+def test_soft_dtw_is_a_divergence_that_forgives_shifts():
+    value_PDT, truth_P = planted.curves()
+    given = series(value_PDT, "soft_kmedoids")
+    dist_PP = methods.distances("soft_kmedoids", given)
+    assert np.allclose(dist_PP, dist_PP.T, atol=1e-6)
+    assert np.array_equal(np.diag(dist_PP), np.zeros(12))
+    assert np.allclose(methods.distances("soft_kmedoids", 1000 * given) / dist_PP.max(), 1e6 * dist_PP / dist_PP.max())
+    label_P = methods.fit("soft_kmedoids", given, k=3, n_init=1, seed=0, dist_PP=dist_PP)
+    assert rand.index(np.asarray(label_P), truth_P[None])[0] == 1

@@ -66,7 +66,7 @@ def test_a_sweep_over_state_dicts_is_an_ordinary_sweep(words: list[str], tmp_pat
     folder = derive.folder(config)
     cells = plan.read(folder)
     assert len(cells) == 3 * 2 * 3
-    assert work.work(folder) == 0
+    assert work.work(folder, plan.read(folder), name="w") == 0
     assert status.status(folder).whole
     for cell in cells:
         net = Net().eval()
@@ -94,7 +94,7 @@ def test_a_file_or_data_that_changed_after_planning_is_not_measured(words: list[
     sweep.make_plan(config, sweep.check(config))
     torch.save(Net().state_dict(), tmp_path / "net" / "net_05.pt")
     folder = derive.folder(config)
-    assert work.work(folder) == 1
+    assert work.work(folder, plan.read(folder), name="w") == 1
     (sentence,) = store.errors(folder).values()
     assert sentence.endswith("net_05.pt is no longer the file that was planned.")
     cell = dataclasses.replace(plan.read(folder)[0], rows="test_modules:FAR")
@@ -104,7 +104,7 @@ def test_a_file_or_data_that_changed_after_planning_is_not_measured(words: list[
 
 WRONG = {
     r"grid.parts: 'frist' matches no parameter; nearest: first; legal: names first.weight": ["grid.parts=[frist]"],
-    "grid.steps: step 7 is not saved; the nearest saved one is 5": ["grid.steps=[7]"],
+    "grid.steps: step 7 of run .* is not saved; the nearest saved one is 5": ["grid.steps=[7]"],
     "grid.datasets: 'code' is not one of: near, far": ["grid.datasets=[code]"],
     "module.make: 'test_modules:Nothing' cannot be imported": ["module.make=test_modules:Nothing"],
     "module.make: 'nowhere.at_all:make' cannot be imported": ["module.make=nowhere.at_all:make"],
@@ -114,7 +114,7 @@ WRONG = {
     "data: 12 samples are fewer than a minibatch, sampler.batch 13": ["sampler.batch=13"],
     "grid.metrics: .* cannot all be measured on a module; legal: .llc.": ["grid.metrics=[llc,prev_token]"],
     "path: null names no folder": ["path=null"],
-    "has no files named": ["path=."],
+    "has no checkpoints named": ["path=."],
     "sampler.backend: jax cannot be used with model=module; legal: torch": ["sampler.backend=jax"],
 }
 

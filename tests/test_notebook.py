@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ from pyarrow import parquet
 import rllc
 from rllc import plan
 from rllc.config import Model
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.task import Task
 from rllc.zoo import folder
 
@@ -19,7 +20,7 @@ QUICK = rllc.Sampler(lr=1e-3, nbeta=30, gamma=200, chains=4, draws=8, burn_in=0,
 @pytest.fixture
 def checkpoint(tmp_path):
     path = tmp_path / "step_0000005.safetensors"
-    folder.save(path, MODEL, attention.init(MODEL, 0))
+    folder.save(path, MODEL, decoder.init(MODEL, 0))
     return path
 
 
@@ -53,7 +54,7 @@ def test_estimate_takes_a_preset_by_name(checkpoint):
         ({"tokens": np.zeros((0, 4), int)}, r"tokens: 0 rows must hold ids"),
         ({"sampler": "nope"}, r"sampler: 'nope' is not one of: .*paper"),
         (
-            {"sampler": rllc.Sampler(**{**QUICK.__dict__, "nbeta": 0.0})},
+            {"sampler": dataclasses.replace(QUICK, nbeta=0.0)},
             r"sampler.nbeta: 0.0 is not a finite number above 0",
         ),
         ({"checkpoint": "nowhere.safetensors"}, r"nowhere.safetensors does not exist"),

@@ -30,7 +30,8 @@ def test_a_probe_takes_the_opening_of_pools_and_the_slope_apart(monkeypatch: pyt
         planned = plan.read(folder)
         (folder / "index").mkdir()
         for n, cell in enumerate(planned):
-            line = {"key": cell.task.key, "seconds": seconds(cell) + opening * (n % 2 == 0)}
+            line = dict.fromkeys(store.LINE) | {"key": cell.task.key}
+            line["seconds"] = seconds(cell) + opening * (n % 2 == 0)
             store.path(folder, cell.task.key).parent.mkdir(parents=True, exist_ok=True)
             store.path(folder, cell.task.key).touch()
             with (folder / "index" / "here-1.jsonl").open("a") as file:
@@ -46,14 +47,14 @@ def test_a_probe_takes_the_opening_of_pools_and_the_slope_apart(monkeypatch: pyt
 
 @pytest.mark.parametrize("words", [["sampler.batch=4096"], ["model=paper", "sampler=paper"]])
 def test_expensive_steps_are_probed_with_less(words: list[str], tmp_path: Path) -> None:
-    from rllc.models import attention
+    from rllc.models import decoder
     from rllc.zoo import folder
 
     model = composition.compose(words).model
     cell = cells(*words)[0]
     sampler = cell.task.sampler
     assert sampler
-    folder.save(tmp_path / "probe.safetensors", model, attention.init(model, 0))
+    folder.save(tmp_path / "probe.safetensors", model, decoder.init(model, 0))
     np.save(tmp_path / "rows.npy", np.zeros((4, model.n_ctx), np.int64))
     trial = probe._trial(cell, 0, tmp_path)
     cut = trial.task.sampler

@@ -70,7 +70,7 @@ WRONG = [
     ("data.stdlib_mix.typo", 1, "data.stdlib_mix.typo: there is no such key; legal: source, mix"),
     ("data.stdlib_mix.source", "web", "data.stdlib_mix.source: 'web' is not one of: stdlib, files."),
     ("data.stdlib_mix.mix", {"code": "x"}, "data.stdlib_mix.mix.code: 'x' is not a number."),
-    ("model.positions", "rotary", "model.positions: 'rotary' is not one of: shortformer, learned."),
+    ("model.positions", "sine", "model.positions: 'sine' is not one of: shortformer, learned, rotary."),
     ("cluster.primary.method", "best", "cluster.primary.method: 'best' is not one of: kmeans"),
     ("name", "", "name: '' is not a name"),
     ("name", "../up", "name: '../up' is not a name"),

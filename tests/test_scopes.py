@@ -11,7 +11,7 @@ from rllc.trajectories import Trajectories
 OPTIONS = Cluster(
     **{"methods": ["kmeans", "ward"], "scalings": ["none", "standardize"], "primary": Primary("kmeans", "none")},
     **{"k": None, "k_range": [2, 3], "per_layer": True, "logx": True, "fill": "none"},
-    **{"n_init": 10, "seed": 0, "null_draws": 4},
+    **{"n_init": 10, "seed": 0, "null_draws": 4, "draws": 0},
 )
 HEADS = ["L0H10", "L0H9", "L0H2", "L1H0", "L1H1", "L1H2"]
 
@@ -37,7 +37,7 @@ def test_cut_resamples_only_with_logx():
     assert (first.name, second.name, first.parts) == ("L0", "L1", ("L0H2", "L0H9", "L0H10"))
     assert np.allclose(first.value_PDT, np.log(101) * np.array([0, 0.5, 1]) * np.ones((3, 2, 1)))
     assert np.array_equal(scopes.cut(curves, replace(OPTIONS, logx=False))[0].value_PDT, value_PDT[:3])
-    assert first.null_NPDT.shape == (4, 3, 2, 3)
+    assert {kind: of.shape for kind, of in first.null_NPDT.items()} == dict.fromkeys(("walks", "phases"), (4, 3, 2, 3))
 
 
 @pytest.mark.parametrize(

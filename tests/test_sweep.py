@@ -7,7 +7,7 @@ import yaml
 from pyarrow import parquet
 from tiny import MODEL, Job
 
-from rllc import composition, derive, launch, runs, store, sweep
+from rllc import after, composition, derive, launch, runs, store, sweep
 from rllc.config import Config
 from rllc.mistake import Mistake, Unfinished
 
@@ -91,8 +91,8 @@ def test_the_code_of_a_worker_is_not_the_code_of_the_sweep(
     asked = config(job)
     sweep.make_plan(asked, runs.steps(asked))
     monkeypatch.setattr(launch, "sweep", lambda *_, **__: code)
-    monkeypatch.setattr(sweep, "_verdict", lambda *_: 0)
-    with sweep._collector(asked) as collector:
+    monkeypatch.setattr(after, "verdict", lambda *_: 0)
+    with sweep.collector(asked) as collector:
         assert sweep.work(asked, collector) == given
 
 

@@ -86,3 +86,20 @@ def test_numbers_are_no_names(tmp_path):
     pq.write_table(pa.table({"value": [0.5], "step": [0], "part": [0.1], "dataset": ["d"]}), path)
     with pytest.raises(Mistake, match=r"row 1: part is 0\.1, but has to be a name"):
         tables.read(path)
+
+
+def test_a_file_of_a_later_version_is_refused_and_one_of_this_version_is_not(tmp_path):
+    path = tmp_path / "estimates.parquet"
+    columns = pa.table({"value": [0.5], "step": [0], "part": ["a"], "dataset": ["d"], "chains": [[0.4, 0.6]]})
+    pq.write_table(columns.replace_schema_metadata({"rllc.schema": "1"}), path)
+    assert tables.read(path)[0].chains == (0.4, 0.6)
+    pq.write_table(columns.replace_schema_metadata({"rllc.schema": "999"}), path)
+    with pytest.raises(Mistake, match="its schema is 999, but this version reads up to"):
+        tables.read(path)
+
+
+def test_a_column_chains_that_holds_something_else_is_not_meant(tmp_path):
+    path = tmp_path / "curves.parquet"
+    for odd in ([3], ["x"], [["x"]], [None]):
+        pq.write_table(pa.table({"value": [0.5], "step": [0], "part": ["a"], "dataset": ["d"], "chains": odd}), path)
+        assert tables.read(path)[0].chains == ()

@@ -121,3 +121,34 @@ def test_tidy_rows_read_back_as_the_same_curves(tmp_path):
     assert rows[0] == ("r", "llc", "a", "x", 0, 0.0, 0.5)
     again = table(tmp_path, [",".join(map(str, row)) for row in rows], ",".join(trajectories.TIDY))
     assert np.array_equal(trajectories.read_table(again)[0].value_PDT, curves.value_PDT)
+
+
+def chained(folder: Path, chains: dict[tuple[str, int], list[list[float]]]) -> Path:
+    cells = [(part, step, seed, means) for (part, step), seeds in chains.items() for seed, means in enumerate(seeds)]
+    columns = {
+        "part": [cell[0] for cell in cells], "dataset": ["d"] * len(cells), "step": [cell[1] for cell in cells],
+        "seed": [cell[2] for cell in cells], "value": [float(np.mean(cell[3])) for cell in cells],
+        "chains": [cell[3] for cell in cells],
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), folder / "curves.parquet")
+    return folder / "curves.parquet"
+
+
+def test_chains_of_all_seeds_stand_side_by_side_and_their_mean_is_the_value(tmp_path):
+    cells = {(part, step): [[1.0, 2.0 + step], [3.0, 5.0]] for part in "ab" for step in (0, 1)}
+    (curves,) = trajectories.read_table(chained(tmp_path, cells))
+    assert curves.chain_PDTC.shape == (2, 1, 2, 4)
+    assert curves.chain_PDTC[0, 0, 1].tolist() == [1, 3, 3, 5]
+    assert np.allclose(curves.chain_PDTC.mean(axis=3), curves.value_PDT)
+
+
+@pytest.mark.parametrize("odd", [[[1.0, 2.0, 3.0]], [[1.0]], [[1.0, math.nan]]])
+def test_chains_that_do_not_fit_together_are_not_given(tmp_path, odd):
+    cells = {("a", step): [[1.0, 2.0]] for step in (0, 1)} | {("b", 0): [[1.0, 2.0]], ("b", 1): odd}
+    path = chained(tmp_path, cells)
+    if not np.isfinite(odd).all():
+        with pytest.raises(Mistake, match="no number"):
+            trajectories.read_table(path)
+    else:
+        (curves,) = trajectories.read_table(path)
+        assert curves.chain_PDTC is None

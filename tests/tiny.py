@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from rllc import store
+
 WORDS = ("loss", "head", "layer", "token", "weight", "chain", "draw", "step", "part", "trace", "def", "return", "for")
 MODEL = {"n_layers": 2, "n_heads": 3, "d_model": 8, "d_head": 4, "n_ctx": 16, "d_vocab": 300}
 THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
@@ -27,13 +33,26 @@ def text(path: Path, *, lines: int = 300, seed: int = 0) -> Path:
     return path
 
 
+def attention(job: "Job") -> dict[str, object]:
+    """The overrides of a small attention model trained on the job's text."""
+    return {
+        "root": job.root, "name": "tiny", "run": "tiny", "data": "[files]", "data.files.path": job.text,
+        "data.files.pool": 32, "train.data": "files", **{f"model.{name}": value for name, value in MODEL.items()},
+        "train.steps": 20, "train.batch": 4, "train.checkpoints.every": 10, "train.checkpoints.log": 0,
+        "grid.steps": "null", "sampler.chains": 2, "sampler.draws": 3, "sampler.burn_in": 0, "sampler.batch": 2,
+        "cluster.methods": "[kmeans]", "cluster.scalings": "[standardize]", "cluster.k_range": "[2]",
+        "cluster.null_draws": 1, "cluster.n_init": 1, "launch.workers": 1,
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Job:
-    """A small real sweep under a root folder of its own, run through the command line."""
+    """A small real sweep under a root folder of its own, run through the command line beside that folder."""
 
     root: Path
     text: Path
     options: dict[str, object] = field(default_factory=dict)
+    defaults: "Callable[[Job], dict[str, object]]" = attention
 
     @property
     def sweep(self) -> Path:
@@ -45,14 +64,7 @@ class Job:
 
     def words(self, *more: str, **changes: object) -> list[str]:
         """The overrides; `more` come after them, so that they win."""
-        options = {
-            "root": self.root, "name": "tiny", "run": "tiny", "data": "[files]", "data.files.path": self.text,
-            "data.files.pool": 32, "train.data": "files", **{f"model.{name}": value for name, value in MODEL.items()},
-            "train.steps": 20, "train.batch": 4, "train.checkpoints.every": 10, "train.checkpoints.log": 0,
-            "grid.steps": "null", "sampler.chains": 2, "sampler.draws": 3, "sampler.burn_in": 0, "sampler.batch": 2,
-            "cluster.methods": "[kmeans]", "cluster.scalings": "[standardize]", "cluster.k_range": "[2]",
-            "cluster.null_draws": 1, "cluster.n_init": 1, "launch.workers": 1, **self.options, **changes,
-        }  # fmt: skip
+        options = {**self.defaults(self), **self.options, **changes}
         return [*(f"{key}={value}" for key, value in options.items()), *more]
 
     def start(self, verb: str, *more: str, **changes: object) -> "subprocess.Popen[str]":
@@ -100,12 +112,36 @@ def alive(pids: list[int]) -> list[int]:
     return found
 
 
-def until(condition: Callable[[], object], *, seconds: float = 120.0) -> None:
+def until(condition: Callable[[], object], *, seconds: float = 120.0, every: float = 0.01) -> None:
     """Wait for a condition."""
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it did not come about"
-        time.sleep(0.01)
+        time.sleep(every)
+
+
+def same(one: Job, other: Job) -> None:
+    """Check that two sweeps hold the same numbers to the bit."""
+    assert store.keys(one.sweep) == store.keys(other.sweep)
+    for key in store.keys(one.sweep):
+        ours, theirs = store.get(one.sweep, key), store.get(other.sweep, key)
+        assert np.float64(ours.value).tobytes() == np.float64(theirs.value).tobytes()
+        assert ours.chains_C.tobytes() == theirs.chains_C.tobytes()
+        assert ours.loss_CS.tobytes() == theirs.loss_CS.tobytes()
+        assert ours.stats == theirs.stats
+    tables = [
+        parquet.read_table(each.sweep / "estimates.parquet").drop_columns(["seconds", "code"]).to_pylist()
+        for each in (one, other)
+    ]
+    assert repr(tables[0]) == repr(tables[1])  # NaN is NaN here, and every float is printed to the bit
+
+
+def mount(folder: Path, *options: str) -> None:
+    """Mount an empty file system in memory on a folder; skip the test where that is not allowed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(folder)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("a small file system can be mounted by root only")
 
 
 @contextmanager

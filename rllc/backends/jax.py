@@ -166,7 +166,8 @@ def _gradient(program: _Program, given: Any, w_D: Array, rows_CB: Array) -> Arra
         return program.loss(program.form, frozen, unravel(w_D), rows_B)
 
     grad_CD, _ = jax.vmap(jax.grad(loss, has_aux=True), (None, 0))(w_D, rows_CB)
-    return grad_CD.mean(0)
+    mean_D: Array = grad_CD.mean(0)
+    return mean_D
 
 
 def _seen(away_CD: Array, grad_CD: Array, last_away_CD: Array, last_grad_CD: Array) -> Array:

@@ -59,9 +59,9 @@ def prices(config: Config, chosen: Finding) -> list[str]:
     every = [cell for cells in plans.values() for cell in cells]
     pool = max(dataset.pool for dataset in config.data.values())
     rates = probe.rates(
-        every, root=Path(config.root), model=runs.model(config), pool=pool, threads=config.launch.threads
+        every, root=Path(config.root), model=runs.model(config), pool=pool, threads=launch.here(config.launch).threads
     )
-    workers = launch.workers(config.launch)
+    workers = launch.workers(launch.here(config.launch))
     lines = [f"Price of an error, for the whole sweep with {workers} workers:"]
     for error, sampler in samplers.items():
         seconds = cost.estimate(plans[error], rates).seconds / workers

@@ -44,8 +44,8 @@ def _step_size(judged: Judged, chosen: Finding, config: Config) -> list[str]:
         assert half is not None
         found = (
             f"ε {setting.lr:g} is the largest on the plateau of {place}: mean λ̂ is {chosen.value:.3f} ± "
-            f"{chosen.error:.3f} against {half.value:.3f} ± {half.error:.3f} at ε/2 (last checkpoint); over all, a step "
-            f"bias of {bias.value:.0%} ± {bias.error:.0%}"
+            f"{chosen.error:.3f} against {half.value:.3f} ± {half.error:.3f} at ε/2 (last checkpoint); over all, a "
+            f"step bias of {bias.value:.0%} ± {bias.error:.0%}"
         )
     told = [
         f"{found}; by the chains' own curvature the step bias is {chosen.median('bias_step'):.1%} at least and "

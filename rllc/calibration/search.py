@@ -96,8 +96,9 @@ def _told(search: Search) -> str:
         later = search.whole([setting for setting in search.can if setting.pair in softest])
     pool = max(dataset.pool for dataset in config.data.values())
     cells = [*first, *later]
-    rates = probe.rates(cells, root=Path(config.root), model=model, pool=pool, threads=config.launch.threads)
-    done, workers = cost.done(search.folder), launch.workers(config.launch)
+    here = launch.here(config.launch)
+    rates = probe.rates(cells, root=Path(config.root), model=model, pool=pool, threads=here.threads)
+    done, workers = cost.done(search.folder), launch.workers(here)
     told = f"calibrate: {len(search.can)} settings; {cost.estimate(first, rates, done).describe(workers)}"
     if later:
         told += f"\ncalibrate: then, of the better half, at most {cost.estimate(later, rates, done).describe(workers)}"
@@ -142,7 +143,7 @@ def _measured(search: Search, wanted: Sequence[Cell], whole: Sequence[Cell]) -> 
     if missing := {task.key for task in tasks} - store.keys(folder):
         plan.write(folder, whole)
         store.clear_errors(folder)
-        launch.sweep(folder, whole, search.config.launch, on_line=lambda _: None)
+        launch.sweep(folder, whole, launch.here(search.config.launch), on_line=lambda _: None)
         if left := missing - store.keys(folder):
             told = next(iter(store.errors(folder).values()), "a worker was stopped")
             raise Unfinished(f"{len(left)} chains of the calibration are missing ({told}); run the same command again")

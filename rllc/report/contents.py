@@ -3,11 +3,43 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rllc.report import agreement, curves, members, overview, pairs, scores, silhouette, traces, training
+from rllc.report import (
+    agreement,
+    cards,
+    consensus,
+    curves,
+    members,
+    overview,
+    pairs,
+    scores,
+    shapes,
+    silhouette,
+    stability,
+    stages,
+    traces,
+    training,
+)
 from rllc.report.picture import Picture
 from rllc.report.source import Source
 
-CHAPTERS = (training, curves, overview, pairs, members, silhouette, agreement, scores, traces)
+CHAPTERS = (
+    *(
+        training,
+        stages,
+        curves,
+        overview,
+        pairs,
+        cards,
+        members,
+        silhouette,
+        stability,
+        consensus,
+        shapes,
+        agreement,
+        scores,
+    ),
+    traces,
+)
 
 
 def pictures(source: Source) -> list[Picture]:

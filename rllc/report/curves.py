@@ -77,6 +77,7 @@ def _rows(source: Source, curves: Curves, rows: Mapping[str, Sequence[int]], tit
                 continue
             axes.set_title(" · ".join(filter(None, (row, style.shown(curves.datasets[d])))))
             panel(axes, curves, inside, d, look_of)
+            style.shade(axes, source.spans(curves.run))
             axes.set_ylabel(source.symbol)
             axes.set_ylim(style.limits(curves.value_PDT[list(inside)], curves.half_PDT[list(inside)]))
             _ends(axes, curves, dict(zip(inside, names[row], strict=True)), d, look_of, height)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ STATS = (
     "freedom", "stein", "localised", "bias_step", "bias_step_most", "bias_burn_in", "bias_removed", "rhat", "ess",
     "drift", "drift_p",
 )  # fmt: skip
+TRACES = 4096  # rows of traces.parquet that are read at once
 DEFAULTS: Row = {
     "key": "", "run": "run", "metric": "value", "seed": 0, "value": math.nan, "error": math.nan,
     "health": "ok", "reason": "", **dict.fromkeys(STATS, math.nan), "chains": (), "sampler": "null", "code": "",
@@ -116,6 +117,20 @@ def traces(sweep: Path, keys: Collection[str]) -> dict[str, list[tuple[Values, V
     for row in sorted(rows, key=lambda row: int(row["chain"])):
         found[row["key"]].append((np.asarray(row["step"], np.float64), np.asarray(row["excess"], np.float64)))
     return dict(found)
+
+
+def every_trace(sweep: Path) -> Iterator[tuple[str, Values, Values]]:
+    """Give key, step and excess loss of every chain, in the order of the file, a few thousand in memory at once."""
+    from pyarrow import parquet
+
+    path = sweep / "traces.parquet"
+    if not path.is_file():
+        return
+    with parquet.ParquetFile(path) as file:
+        if {"key", "step", "excess"} <= set(file.schema_arrow.names):
+            for batch in file.iter_batches(TRACES, columns=["key", "step", "excess"]):
+                for key, step, excess in zip(*(batch.column(name) for name in ("key", "step", "excess")), strict=True):
+                    yield str(key), np.asarray(step.values, np.float64), np.asarray(excess.values, np.float64)
 
 
 def main_metric(rows: Sequence[Row]) -> str | None:

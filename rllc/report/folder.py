@@ -1,10 +1,10 @@
-"""The folder report/ of a sweep: every figure as PNG and SVG, and the page."""
+"""The folder report/ of a sweep: every figure as PNG and SVG, the page, and the interactive page."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rllc import atomic, config
-from rllc.report import contents, page, source, style
+from rllc.report import contents, explorer, page, source, style
 
 Progress = Callable[[int, int], object]
 
@@ -27,12 +27,12 @@ def draw(
         progress: called with the number of figures drawn and their total.
 
     Returns:
-        The files written: index.html first, then PNG and SVG of each figure.
+        The files written: index.html first, explore.html where there are curves, then PNG and SVG of each figure.
 
     Raises:
         Mistake: there are no estimates, they have another schema, or the part for the traces does not exist.
     """
-    found = source.read(sweep, traces=report.traces, table=table)
+    found = source.read(sweep, traces=report.traces, table=table, by_hand=report.stages)
     pictures = contents.pictures(found)
     folder = sweep / "report"
     files: dict[str, list[Path]] = {}
@@ -43,8 +43,10 @@ def draw(
                 progress(done, len(pictures))
     index = folder / "index.html"
     atomic.write_text(index, page.page(found, pictures, files, seconds or {}))
+    explore = folder / "explore.html"
+    atomic.write_text(explore, explorer.page(found)) if found.curves else explore.unlink(missing_ok=True)
     written = [path for paths in files.values() for path in paths]
     for path in [*folder.glob("*.png"), *folder.glob("*.svg")]:
         if path not in written:
             path.unlink()
-    return [index, *written]
+    return [index, *[explore] * bool(found.curves), *written]

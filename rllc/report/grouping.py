@@ -31,6 +31,26 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Stability:
+    """Jaccard stability of one group over draws of the chains, with its usual reading; NaN without draws."""
+
+    size: int
+    jaccard: float
+    reading: str
+    draws: int
+
+
+@dataclass(frozen=True)
+class Support:
+    """How often, over all clusterings, a part is with its own consensus group, and with the nearest other."""
+
+    group: int
+    share: float
+    rival: int
+    rival_share: float
+
+
+@dataclass(frozen=True)
 class Groups:
     """What clustering found.
 
@@ -38,20 +58,30 @@ class Groups:
         primary: method and scaling that were named before looking.
         chosen: k and where it comes from (given, chosen, first), by run and scope.
         labels: label of each part, by run, scope, method, scaling and k; failed clusterings are not there.
-        scores: silhouette, its null's median and 95 % quantile, by the same.
+        scores: an index, its null's median and 95 % quantile, by index (silhouette, jaccard) and the same.
+        stability: of each group, by the same as labels.
+        shares: how often two parts are together at the main k over all clusterings, by run and scope.
+        support: of each part at the main k, by run and scope.
         types: type of each head, by run; empty without attention scores.
         agreement: every line of agreement.csv.
         between: ARI of two clusterings, each as "method/scaling", at the main k, by run and scope.
+        matches: lines of matches.csv, groups of two runs that belong together.
+        transfers: lines of transfer.csv, how well the groups of one run foretell another's.
         settings: options, filled cells, parts left out and failed clusterings.
     """
 
     primary: tuple[str, str]
     chosen: dict[tuple[str, str], tuple[int, str]]
     labels: dict[Way, dict[str, int]]
-    scores: dict[Way, tuple[float, float, float]]
+    scores: dict[str, dict[Way, tuple[float, float, float]]]
+    stability: dict[Way, tuple[Stability, ...]]
+    shares: dict[tuple[str, str], dict[tuple[str, str], float]]
+    support: dict[tuple[str, str], dict[str, Support]]
     types: dict[str, dict[str, str]]
     agreement: tuple[Agreement, ...]
     between: dict[tuple[str, str], dict[tuple[str, str], float]]
+    matches: tuple[dict[str, str], ...]
+    transfers: tuple[dict[str, str], ...]
     settings: dict[str, Any]
 
     def scopes(self, run: str) -> list[str]:
@@ -103,16 +133,48 @@ def _read(folder: Path) -> Groups:
         primary=(primary["method"], primary["scaling"]),
         chosen={(choice["run"], choice["scope"]): (int(choice["k"]), choice["how"]) for choice in settings["k"]},
         labels=dict(labels),
-        scores={
-            _way(line): (_number(line["value"]), _number(line["null_median"]), _number(line["null_q95"]))
-            for line in _lines(folder / "scores.csv")
-            if line["score"] == "silhouette"
-        },
+        scores=_scores(folder),
+        stability=_stability(folder),
+        shares=_shares(folder),
+        support=_support(folder),
         types=dict(types),
         agreement=tuple(_agreement(line) for line in _lines(folder / "agreement.csv")),
         between=dict(between),
+        matches=tuple(_lines(folder / "matches.csv")),
+        transfers=tuple(_lines(folder / "transfer.csv")),
         settings=settings,
     )
+
+
+def _scores(folder: Path) -> dict[str, dict[Way, tuple[float, float, float]]]:
+    found: dict[str, dict[Way, tuple[float, float, float]]] = {"silhouette": {}, "jaccard": {}}
+    for line in _lines(folder / "scores.csv"):
+        numbers = _number(line["value"]), _number(line["null_median"]), _number(line["null_q95"])
+        found[line["score"]][_way(line)] = numbers
+    return found
+
+
+def _stability(folder: Path) -> dict[Way, tuple[Stability, ...]]:
+    found: dict[Way, list[Stability]] = defaultdict(list)
+    for line in _lines(folder / "stability.csv"):
+        one = Stability(int(line["size"]), _number(line["jaccard"]), line["reading"], int(line["draws"]))
+        found[_way(line)].append(one)
+    return {way: tuple(of_way) for way, of_way in found.items()}
+
+
+def _shares(folder: Path) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+    found: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    for line in _lines(folder / "consensus.csv"):
+        found[line["run"], line["scope"]][line["a"], line["b"]] = float(line["share"])
+    return dict(found)
+
+
+def _support(folder: Path) -> dict[tuple[str, str], dict[str, Support]]:
+    found: dict[tuple[str, str], dict[str, Support]] = defaultdict(dict)
+    for line in _lines(folder / "support.csv"):
+        numbers = float(line["support"]), int(line["rival"]), _number(line["rival_support"])
+        found[line["run"], line["scope"]][line["part"]] = Support(int(line["group"]), *numbers)
+    return dict(found)
 
 
 def _agreement(line: dict[str, str]) -> Agreement:

@@ -47,7 +47,7 @@ def pictures(source: Source) -> Iterator[Picture]:
     if groups is None or not source.curves:
         return
     try:
-        curves = _curves(source)
+        curves = clustered(source)
     except Mistake:
         return
     method, how = groups.primary
@@ -83,7 +83,7 @@ def members(groups: Groups, curves: Trajectories, scope: str, symbol: str) -> "F
         if not labels:
             axes.text(0.5, 0.5, "failed", transform=axes.transAxes, ha="center", color="#777777")
             continue
-        x_T, scaled_PDT = _scaled(groups, curves, list(labels))
+        x_T, scaled_PDT = scaled(groups, curves, list(labels))
         _groups(axes, x_T, scaled_PDT[:, d], labels)
         if options["logx"]:
             style.even_axis(axes, curves.steps)
@@ -118,7 +118,7 @@ def _list(axes: "Axes", labels: Mapping[str, int], scope: str, box: style.Box) -
     style.legend(axes, entries, box)
 
 
-def _scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Values, Values]:
+def scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Values, Values]:
     """Give the curves of some parts as the primary scaling makes them, and the training steps of their points."""
     inside = [curves.parts.index(part) for part in parts]
     value_PDT, steps_T = curves.value_PDT[inside], np.asarray(curves.steps, dtype=np.float64)
@@ -132,13 +132,13 @@ def _scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Val
 def trouble(source: Source) -> str:
     """Say why the figures are left out, if the estimates no longer give the curves that were clustered."""
     try:
-        _curves(source)
+        clustered(source)
     except Mistake as mistake:
         return f"The figures of groups are left out, since the curves have changed: {mistake}"
     return ""
 
 
-def _curves(source: Source) -> dict[str, Trajectories]:
+def clustered(source: Source) -> dict[str, Trajectories]:
     """Read the curves of each run as clustering reads them."""
     assert source.groups is not None
     path, fill = source.table or source.sweep / "estimates.parquet", source.groups.settings["options"]["fill"]

@@ -27,7 +27,7 @@ HTML = """<!DOCTYPE html>
 <style>{css}</style>
 </head>
 <body>
-<header><h1>{name}</h1></header>
+<header><h1>{name}</h1>{explore}</header>
 <nav aria-label="Contents"><ul>
 {contents}
 </ul></nav>
@@ -37,6 +37,9 @@ HTML = """<!DOCTYPE html>
 </body>
 </html>
 """
+EXPLORE = (
+    '<p><a href="explore.html">Explore the curves</a>: pick heads, datasets and groupings, and look behind a point.</p>'
+)
 STATS = (
     "Stein ratio: 1 for an exact sampler, larger when the step is too large. Effective draws: of all chains "
     "together. R-hat: 1 when the chains agree. Burn-in bias: relative, of the softest direction, because chains "
@@ -69,7 +72,8 @@ def page(
         f'<section aria-labelledby="s{n}"><h2 id="s{n}">{html.escape(title)}</h2>\n{text}\n</section>'
         for n, (title, text) in enumerate(sections.items())
     )
-    return HTML.format(name=name, policy=POLICY, css=CSS, contents=contents, body=body)
+    explore = EXPLORE if source.curves else ""
+    return HTML.format(name=name, policy=POLICY, css=CSS, explore=explore, contents=contents, body=body)
 
 
 def _figures(pictures: Sequence[Picture], files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
@@ -104,7 +108,9 @@ def _link(path: Path) -> str:
 def _tables(source: Source) -> dict[str, str]:
     sections = {"Heads": "\n".join(tables.heads(source, run) for run in source.curves)} if source.curves else {}
     if source.groups is not None:
-        sections["Agreement in numbers"] = "\n".join([*tables.agreement(source), _notes(source)])
+        sections["Agreement in numbers"] = "\n".join(
+            [*tables.agreement(source), tables.transfers(source), _notes(source)]
+        )
     sections["Health of the estimates"] = tables.unhealthy(source)
     if source.metric == "llc":
         sections["Health of the estimates"] += f"\n{tables.health(source)}\n<p>{html.escape(STATS)}</p>"

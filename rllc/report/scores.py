@@ -67,6 +67,7 @@ def _panel(axes: "Axes", source: Source, run: str, which: tuple[str, str], heigh
             t = known_T[-1]
             found.append(ends.End(style.shown(short(part, layer)), curves.steps[t], value_T[t], look.colour))
     style.step_axis(axes, curves.steps)
+    style.shade(axes, source.spans(run))
     axes.set_ylabel("mean attention (share)")
     axes.set_ylim(-0.02, 1.02)
     ends.label(axes, found, height)

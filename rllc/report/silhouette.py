@@ -42,7 +42,9 @@ def silhouette(groups: Groups, run: str) -> "Figure":
     figure, panels = style.panels(len(scopes), columns, box, title=f"Silhouette over k · run {style.shown(run)}")
     for axes, scope in zip(panels, scopes, strict=True):
         found = {
-            int(way[4]): scores for way, scores in groups.scores.items() if way[:4] == (run, scope, *groups.primary)
+            int(way[4]): scores
+            for way, scores in groups.scores["silhouette"].items()
+            if way[:4] == (run, scope, *groups.primary)
         }
         ks = sorted(found)
         value_K, median_K, q95_K = np.array([found[k] for k in ks]).reshape(-1, 3).T

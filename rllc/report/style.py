@@ -129,6 +129,12 @@ def limits(value: Values, half: Values) -> tuple[float, float]:
     return bottom - pad, top + pad
 
 
+def shade(axes: "Axes", spans: Sequence[tuple[float, float]]) -> None:
+    """Shade stages, from and to a training step."""
+    for low, high in spans:
+        axes.axvspan(low, high, color="#000000", alpha=0.05, lw=0, zorder=0, label="_stage")
+
+
 def step_axis(axes: "Axes", steps: Sequence[float]) -> None:
     """Scale and name an axis of training steps: logarithmic, but linear from 0 to the first step after it."""
     later = [step for step in steps if step > 0]

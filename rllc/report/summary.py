@@ -4,13 +4,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from rllc.report import stages
 from rllc.report.grouping import Agreement, Groups
 from rllc.report.source import Source
 from rllc.task import HEALTH
 
 ORIGIN = {
     "given": "given",
-    "chosen": "chosen by the silhouette relative to its null, without the types",
+    "chosen": "chosen by the silhouette relative to its null, among those whose groups are stable, without the types",
+    "unstable": "chosen by the silhouette relative to its null, but at no k are all groups stable",
     "first": "the least that was tried, since no silhouette was defined",
 }
 NAMES = 6  # of a list that are named
@@ -20,6 +22,7 @@ def findings(source: Source) -> Iterator[str]:
     """Say what was measured and what came out, a paragraph each."""
     yield _measured(source)
     yield _health(source)
+    yield from filter(None, (stages.sentence(source, run) for run in source.curves))
     groups = source.groups
     if groups is None:
         yield "The curves have not been clustered."
@@ -100,9 +103,12 @@ def _grouped(groups: Groups, run: str) -> Iterator[str]:
     said = []
     for scope in groups.scopes(run):
         k, how = groups.chosen[run, scope]
-        value, _, q95 = groups.scores.get((run, scope, *groups.primary, str(k)), (math.inf, 0.0, 0.0))
+        value, _, q95 = groups.scores["silhouette"].get((run, scope, *groups.primary, str(k)), (math.inf, 0.0, 0.0))
         weak = "" if value > q95 else "; its silhouette is within the null, so it is no evidence of groups"
-        said.append(f"{scope}: k = {k} ({ORIGIN.get(how, how)}){_agrees(groups.agreed(run, scope))}{weak}")
+        stable = groups.stability.get((run, scope, *groups.primary, str(k)), ())
+        least = min(stable, key=lambda one: one.jaccard, default=None)
+        firm = f"; its least stable group: {least.jaccard:.2f}, {least.reading}" if least and least.reading else ""
+        said.append(f"{scope}: k = {k} ({ORIGIN.get(how, how)}){_agrees(groups.agreed(run, scope))}{firm}{weak}")
     if mean := _agrees(groups.agreed(run, "mean")):
         said.append(f"mean over scopes{mean}")
     yield f"Run {run}. {'; '.join(said)}."

@@ -84,12 +84,19 @@ def heads(source: Source, run: str) -> str:
     """List the parts of a run: type, attention scores, last estimate on each dataset, group."""
     curves = source.curves[run]
     labels, types = looks.group_labels(run, source.groups), source.types(run)
+    support = {
+        part: one
+        for (name, _), of_part in (source.groups.support.items() if source.groups else ())
+        if name == run
+        for part, one in of_part.items()
+    }
     scores = {name: of_run[run] for name, of_run in source.scores.items() if run in of_run}
     lines = [
         (
             part,
             types.get(part, "–"),
             str(labels.get(part, "–")),
+            number(support[part].share, ".2f") if part in support else "–",
             *(number(_score(of_run, part), ".2f") for of_run in scores.values()),
             *map(measured, curves.value_PDT[p, :, -1], curves.error_PDT[p, :, -1]),
         )
@@ -99,6 +106,7 @@ def heads(source: Source, run: str) -> str:
         "part",
         "type",
         "group",
+        "with its consensus group",
         *(NAMES[name] for name in scores),
         *(f"{source.symbol} on {d}" for d in curves.datasets),
     )
@@ -126,6 +134,17 @@ def agreement(source: Source) -> Iterator[str]:
         head = ("method", "scaling", *(f"{scope} {what}" for scope in scopes for what in ("ARI", "AMI", "p")))
         whose = "all training runs" if run == "all" else f"run {run}"
         yield table(f"Agreement with types of heads, {whose}, at the main k of each scope; * the primary", head, lines)
+
+
+def transfers(source: Source) -> str:
+    """List how well the groups of one training run foretell those of another; empty with a single run."""
+    found = source.groups.transfers if source.groups else ()
+    lines = [
+        (one["scope"], one["source"], one["target"], number(float(one["ari"]), ".2f"), number(float(one["p"]), ".2g"))
+        for one in found
+    ]
+    caption = "Groups of one run, foretold by the nearest mean curve of another (primary clustering, ARI)"
+    return table(caption, ("scope", "from", "to", "ARI", "p"), lines) if lines else ""
 
 
 def number(value: float, form: str = ".3g") -> str:

@@ -53,11 +53,11 @@ def traces(rows: list[Row], chains: dict[str, Chains]) -> "Figure":
         if row is None:
             axes.set_axis_off()
         else:
-            _panel(axes, row, chains[row["key"]])
+            panel(axes, row, chains[row["key"]])
     return figure
 
 
-def _panel(axes: "Axes", row: Row, chains: Chains) -> None:
+def panel(axes: "Axes", row: Row, chains: Chains) -> None:
     """Draw the chains of one estimate."""
     sampler = estimates.sampler(row)
     nbeta, burn_in = float(sampler.get("nbeta", 1.0)), float(sampler.get("burn_in", 0))

@@ -29,7 +29,7 @@ def run(config: "Config") -> int:
     chosen = cases.every(quick=config.validate.quick)
     folder = Path(config.root, "validation").resolve()
     with atomic.owner(folder, "validate"):
-        rows = _measure(folder / "rows", [case.name for case in chosen], launch.workers(config.launch))
+        rows = _measure(folder / "rows", [case.name for case in chosen], launch.workers(launch.here(config.launch)))
         found = table.orders(rows)
         atomic.write_text(folder / "table.csv", table.text(rows))
         atomic.write_text(folder / "order.csv", table.text(found))

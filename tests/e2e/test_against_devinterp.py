@@ -8,7 +8,7 @@ import torch
 
 from rllc.backends import torch as backend
 from rllc.metrics import llc
-from rllc.models import attention
+from rllc.models import decoder
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
 from rllc.task import Sampler, Task
@@ -40,7 +40,7 @@ def test_the_plain_module_has_the_same_losses(trained):
     pool, module = trained
     tokens_BL = pool.tokens_NL[:64]
     with torch.no_grad():
-        ours_B = attention.forward(pool.weights, tokens_BL[None], pool.model)[0]
+        ours_B = decoder.forward(pool.weights, tokens_BL[None], pool.model)[0]
         assert torch.allclose(ours_B, token_losses(module, tokens_BL).mean(1), atol=1e-5)
 
 

@@ -156,7 +156,7 @@ def options(**changed: Any) -> config.Cluster:
     chosen: dict[str, Any] = {
         "methods": ["kmeans", "kshape", "ward"], "scalings": ["none", "standardize"], "k": None, "k_range": [2, 3],
         "primary": config.Primary("kmeans", "standardize"), "per_layer": True, "logx": True, "fill": "none",
-        "n_init": 2, "seed": 0, "null_draws": 4,
+        "n_init": 2, "seed": 0, "null_draws": 4, "draws": 8,
     }  # fmt: skip
     return config.Cluster(**{**chosen, **changed})
 

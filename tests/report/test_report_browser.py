@@ -52,7 +52,7 @@ def visit(chromium, index, tmp_path, *flags, width=1200):
 
 @pytest.mark.parametrize("width", [1200, 420])
 def test_the_page_opens_without_errors_overflow_or_loads(chromium, clustered, tmp_path, width):
-    files = report.draw(clustered, config.Report(traces=None))
+    files = report.draw(clustered, config.Report(traces=None, stages=None))
     found, console = visit(chromium, files[0], tmp_path, width=width)
     assert console == []
     assert found["overflow"] <= 0
@@ -68,7 +68,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
 def test_light_and_dark_are_readable(chromium, sweep, tmp_path, scheme, dark):
     folder: Path = sweep(steps=(0, 100), scores=False)
-    report.draw(folder, config.Report(traces=None))
+    report.draw(folder, config.Report(traces=None, stages=None))
     index = folder / "report" / "index.html"
     found, _ = visit(chromium, index, tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
     ink, paper = luminance(found["ink"]), luminance(found["paper"])

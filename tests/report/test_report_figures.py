@@ -8,8 +8,11 @@ from matplotlib.collections import PolyCollection
 from pyarrow import parquet
 from scipy import stats
 
+from rllc.mistake import Mistake
 from rllc.report import (
     agreement,
+    cards,
+    consensus,
     contents,
     curves,
     ends,
@@ -18,8 +21,11 @@ from rllc.report import (
     overview,
     pairs,
     scores,
+    shapes,
     silhouette,
     source,
+    stability,
+    stages,
     style,
     traces,
     training,
@@ -176,6 +182,7 @@ def test_silhouette_and_its_null_are_those_of_the_table(clustered):
             one
             for one in csv.DictReader(file)
             if (one["scope"], one["method"], one["scaling"]) == ("L1", "kmeans", "standardize")
+            and one["score"] == "silhouette"
         ]
     (axes,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("L1")]
     x_K, y_K = line(axes, "silhouette")
@@ -315,3 +322,70 @@ def test_names_of_64_heads_do_not_overlap(sweep):
 )
 def test_limits_follow_values_and_no_more_than_their_range_of_bands(value, half, limits):
     assert style.limits(np.array(value, float), np.array(half, float)) == pytest.approx(limits)
+
+
+def test_the_consensus_matrix_is_the_table_in_blocks_of_groups(clustered):
+    groups = source.read(clustered).groups
+    for scope in ("L0", "L1"):
+        parts, share_PP = consensus.matrix(groups, RUN, scope)
+        assert np.array_equal(share_PP, share_PP.T)
+        for (a, b), share in groups.shares[RUN, scope].items():
+            assert share_PP[parts.index(a), parts.index(b)] == share
+        label = [groups.support[RUN, scope][part].group for part in parts]
+        assert label == sorted(label)
+    axes = panel(consensus.consensus(groups, RUN), f"L1 · k = {groups.chosen[RUN, 'L1'][0]}")
+    assert sorted(text.get_text() for text in axes.get_yticklabels()) == ["H0", "H1", "H2", "H3"]
+
+
+def test_stability_is_drawn_for_each_group_and_k(clustered):
+    groups = source.read(clustered).groups
+    k, how = groups.chosen[RUN, "L1"]
+    axes = panel(stability.stability(groups, RUN), f"L1 · k = {k} ({how})")
+    drawn = {(one.get_xdata()[0], one.get_ydata()[0]) for one in axes.lines if len(one.get_xdata()) == 1}
+    for way, found in groups.stability.items():
+        if way[:4] == (RUN, "L1", *groups.primary):
+            assert {(int(way[4]), one.jaccard) for one in found} <= drawn
+    x_K, y_K = line(axes, "mean over heads")
+    assert y_K.tolist() == [groups.scores["jaccard"][RUN, "L1", *groups.primary, str(int(k))][0] for k in x_K]
+
+
+def test_components_are_those_of_the_covariance_matrix():
+    points_PF = np.random.default_rng(0).normal(size=(9, 5)) * [5, 3, 1, 1, 1]
+    at_PK, share_K = shapes.components(points_PF)
+    values, vectors = np.linalg.eigh(np.cov(points_PF.T))
+    assert share_K == pytest.approx(values[::-1][:2] / values.sum())
+    centred_PF = points_PF - points_PF.mean(0)
+    for n in range(2):
+        assert np.abs(at_PK[:, n]) == pytest.approx(np.abs(centred_PF @ vectors[:, -1 - n]))
+
+
+def test_medoids_and_cards_name_every_member_once(clustered):
+    found = source.read(clustered)
+    labels = found.groups.main(RUN, "L1", *found.groups.primary)
+    curves_ = members.clustered(found)[RUN]
+    medoid = shapes.medoids(found.groups, curves_, labels)
+    assert {labels[part] for part in medoid.values()} == set(labels.values())
+    figure = cards.cards(found, RUN, "L1")
+    said = "\n".join(text.get_text() for text in figure.texts)
+    for label in set(labels.values()):
+        inside = [part for part, of in labels.items() if of == label]
+        assert f"group {label}, {len(inside)} of 4" in said
+        assert f"{medoid[label].removeprefix('L1')}*" in said
+    for part in labels:
+        assert said.count(f"{part.removeprefix('L1')}*") + said.count(f"{part.removeprefix('L1')} (") == 1
+    assert "induction" in said
+    axes = figure.axes[0]
+    inside = [p for p, part in enumerate(found.curves[RUN].parts) if labels.get(part) == 0]
+    assert line(axes, "median")[1] == pytest.approx(np.median(found.curves[RUN].value_PDT[inside, 0], axis=0))
+
+
+def test_stages_given_by_hand_are_shaded_and_named(clustered):
+    found = source.read(clustered, by_hand=[900, 300])
+    assert found.spans(RUN) == [(300, 900)]
+    assert stages.sentence(found, RUN) == "Stages of run stdlib-s0, by hand, end at step 300, 900."
+    axes = panel(curves.heads(found, RUN), "L0 · stdlib_code")
+    assert len(axes.patches) == 1
+    assert texts(stages.stages(found, RUN).axes[0]) == ["300 · 100%", "900 · 100%"]
+    with pytest.raises(Mistake, match=r"report.stages: 1600 is not between the steps 0 and 1600 of run stdlib-s0"):
+        source.read(clustered, by_hand=[1600])
+    assert source.read(clustered, by_hand=[]).spans(RUN) == []

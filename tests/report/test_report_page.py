@@ -47,7 +47,7 @@ class Page(html.parser.HTMLParser):
 
 
 def draw(folder, traces=None, **options):
-    files = report.draw(folder, config.Report(traces=traces), **options)
+    files = report.draw(folder, config.Report(traces=traces, stages=None), **options)
     return files, (folder / "report" / "index.html").read_text(encoding="utf-8")
 
 
@@ -75,7 +75,7 @@ def test_the_page_is_balanced_and_loads_nothing(drawn):
     inside = [target for target in parsed.targets if target.startswith("#")]
     assert {target[1:] for target in inside} <= set(parsed.ids)
     beside = {target for target in parsed.targets if not target.startswith("#")}
-    assert beside == {path.name for path in files if path.suffix != ".html"}
+    assert beside == {path.name for path in files if path.name != "index.html"}
     assert len(text) < 6_000_000
 
 
@@ -233,7 +233,8 @@ def test_progress_counts_to_its_total(sweep):
     files, _ = draw(
         sweep(steps=(0, 100), scores=False, heads=1), progress=lambda done, total: told.append((done, total))
     )
-    assert told == [(n + 1, len(files) // 2) for n in range(len(files) // 2)]
+    pictures = sum(path.suffix == ".png" for path in files)
+    assert told == [(n + 1, pictures) for n in range(pictures)]
 
 
 @pytest.mark.parametrize(
@@ -259,5 +260,7 @@ def test_the_summary_says_when_a_silhouette_is_within_its_null(sweep, cluster, q
     cluster(folder, k=2)
     table = folder / "clusters" / "scores.csv"
     head, *lines = table.read_text().splitlines()
-    table.write_text("\n".join([head, *(line.rpartition(",")[0] + f",{q95}" for line in lines)]) + "\n")
+    place = head.split(",").index("null_q95")
+    changed = [[*line.split(",")[:place], q95, *line.split(",")[place + 1 :]] for line in lines]
+    table.write_text("\n".join([head, *map(",".join, changed)]) + "\n")
     assert ("within the null, so it is no evidence of groups" in words(folder)) == weak
