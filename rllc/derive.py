@@ -44,7 +44,7 @@ def gather_results(config: Config) -> int:
         store.tidy(sweep)
         with progress.bar("gather") as show:
             gather.gather(sweep, cells, progress=show)
-        present = store.keys(sweep) & planned  # without those that were found damaged
+        present &= store.keys(sweep)  # without what was found damaged, and what came while the others were read
         atomic.write_text(sweep / "gathered.txt", _stamp(present))
     if len(present) < len(cells):
         print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
