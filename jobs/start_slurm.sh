@@ -6,7 +6,8 @@
 # Starting again checks what is up and heals what has died. What the first start wrote stays until
 # `jobs/stop_slurm.sh FOLDER --purge`. Partition `main` is the default one; jobs in `high` preempt those in `main`.
 # Environment:
-#   NODES=4 CPUS=2 MEMORY=4096 GPUS=2   simulated nodes, and what each of them claims to have (MEMORY in MiB)
+#   NODES=4 CPUS=2 MEMORY=4096 GPUS=2   simulated nodes, and what each of them claims to have (MEMORY in MiB); a job
+#                                       that does not say --mem gets a core's share of it
 #   PREFIX=n                            of the nodes' names; clusters that run at once need different ones
 #   MAX_ARRAY=1001                      MaxArraySize of the site
 #   ACCOUNTING=none                     or dbd: MariaDB and slurmdbd, for a real sacct
@@ -115,7 +116,7 @@ JobRequeue=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
-DefMemPerCPU=256
+DefMemPerCPU=$((memory / cpus))
 ${controller:+SlurmctldParameters=$controller}
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2,bf_continue,default_queue_depth=1000
 PriorityType=priority/basic

@@ -11,24 +11,27 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rllc import atomic, closing, following, launch, resolve, status
+from rllc import atomic, closing, following, plan, resolve, status
 from rllc.config import Config, Stage
 from rllc.derive import cluster, draw, folder, gather_results
 from rllc.mistake import Mistake
 
 STAGES: tuple[Stage, ...] = ("gather", "cluster", "report")
+CODE = "gather.code"  # in the folder of the submission
 PATIENCE = 600.0  # seconds for whoever holds the sweep, as the next submission
 
 
 def finish(config: Config, wanted: Collection[str], seconds: dict[str, float], *, code: int = 0) -> int:
     """Do those of the stages that are wanted, in order, and note their seconds; the highest exit code.
 
-    Where `code` tells of holes, what cannot be made of curves with holes is left out, and said.
+    Where `code` tells of holes, what cannot be made of curves with holes is left out, and said; so it is where a run
+    was measured at one step only.
     """
     if "gather" in wanted:
         with timed(seconds, "gather"):
             code = max(code, gather_results(config))
     if "cluster" in wanted:
+        code = max(code, int(_without_curves(folder(config))))
         with timed(seconds, "cluster"), _holes_are_told(code, folder(config) / "clusters"):
             cluster(config)
     if "report" in wanted:
@@ -37,13 +40,21 @@ def finish(config: Config, wanted: Collection[str], seconds: dict[str, float], *
     return code
 
 
-def verdict(sweep: Path, config: Config) -> int:
+def verdict(sweep: Path) -> int:
     """1 where a result is missing or diverged, said in a few lines; else 0."""
     found = status.status(sweep)
     if found.whole:
         return 0
-    print(status.describe(found, sweep, workers=launch.workers(config.launch)), file=sys.stderr)
+    print(status.describe(found, sweep, workers=0), file=sys.stderr)
     return 1
+
+
+def _without_curves(sweep: Path) -> bool:
+    """Whether a run of the plan has one step only, of which no curve can be made."""
+    steps: dict[str, set[int]] = {}
+    for cell in plan.read(sweep):
+        steps.setdefault(cell.task.run, set()).add(cell.task.step)
+    return any(len(found) == 1 for found in steps.values())
 
 
 @contextmanager
@@ -73,7 +84,7 @@ def job(submission: Path) -> int:
     config = resolve.config(yaml.safe_load((submission / "config.yaml").read_text(encoding="utf-8")))
     sweep = folder(config)
     with _owner(sweep):
-        code = finish(config, config.stages or STAGES, {}, code=verdict(sweep, config))
+        code = finish(config, config.stages or STAGES, {}, code=verdict(sweep))
     if text := closing.summary(sweep):
         print(text)
     if config.track.kind != "none":
@@ -98,12 +109,18 @@ def _owner(sweep: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Run the job."""
+    """Run the job, and leave its exit code where the command that waits for it looks."""
+    submission = Path(sys.argv[1])
+    (submission / CODE).unlink(missing_ok=True)  # of a start that was requeued
+    code = 1
     try:
-        return job(Path(sys.argv[1]))
+        code = job(submission)
     except Mistake as mistake:
         print(f"rllc: {mistake}", file=sys.stderr)
-        return 2
+        code = 2
+    finally:
+        atomic.write_text(submission / CODE, f"{code}\n")
+    return code
 
 
 if __name__ == "__main__":

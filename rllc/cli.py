@@ -144,16 +144,16 @@ def _validate(config: "Config") -> int:
 
 
 def _status(config: "Config") -> int:
-    from rllc import atomic, derive, launch, status
-    from rllc.launch import report
+    from rllc import atomic, derive, status
+    from rllc.launch import local, report
 
     folder = derive.folder(config)
     if not (folder / "plan.jsonl").exists() and atomic.owned(folder):
         print(f"{folder}: at work, but not yet at the chains: there is no plan")
         return 1
-    found = status.status(derive.folder(config))
+    found = status.status(folder)
     queue = report.look(folder, found.missing)
-    print(status.describe(found, folder, workers=queue.workers or launch.workers(config.launch)))
+    print(status.describe(found, folder, workers=queue.workers or local.working(folder)))
     for line in queue.lines:
         print(line)
     return int(not found.whole)

@@ -1,6 +1,7 @@
 """The offline stage: read curves, cluster them in every way asked for, compare, and write the tables."""
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -44,6 +45,8 @@ def run(
         fitting = scopes.fitting(options, curve.parts)
         if fitting is None:
             return None
+        if sentence := scopes.too_many(options, curve.parts):
+            print(f"rllc: {sentence}", file=sys.stderr)
         scopes.check(options := fitting, curve.parts)
     scores = head_types.last_scores(table or folder / "estimates.parquet")
     with threadpool_limits(1):  # curves are small: more threads only wait for each other

@@ -38,22 +38,24 @@ def gather_results(config: Config) -> int:
     cells = plan.required(sweep)
     planned = {cell.task.key for cell in cells}
     present = store.keys(sweep) & planned
-    if _fresh(sweep / "gathered.txt", _stamp(present)) and all((sweep / name).exists() for name in gather.FILES):
+    if _fresh(sweep / "gathered.txt", _stamp(present, sweep)):
         print("gather: nothing to do")
     else:
         store.tidy(sweep)
         with progress.bar("gather") as show:
             gather.gather(sweep, cells, progress=show)
         present &= store.keys(sweep)  # without what was found damaged, and what came while the others were read
-        atomic.write_text(sweep / "gathered.txt", _stamp(present))
+        atomic.write_text(sweep / "gathered.txt", _stamp(present, sweep))
     if len(present) < len(cells):
         print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
         return 1
     return 0
 
 
-def _stamp(keys: Set[str]) -> str:
-    return _digest([*sorted(keys), version.code()])
+def _stamp(keys: Set[str], sweep: Path) -> str:
+    """What the gathered files were made from, and their content: one that was damaged or deleted is made again."""
+    files = [sweep / name for name in gather.FILES]
+    return _digest([*sorted(keys), version.code(), *(_content(file) if file.exists() else "" for file in files)])
 
 
 def cluster(config: Config) -> None:
@@ -73,7 +75,7 @@ def cluster(config: Config) -> None:
         return
     with progress.bar("cluster") as show:
         if clustering.run(sweep, config.cluster, table=table, progress=show) is None:
-            print("cluster: fewer than three curves in a scope, nothing to group")
+            print("cluster: no k of cluster.k_range is below the number of parts of each scope, nothing to group")
     atomic.write_text(sweep / "clusters" / "stamp.txt", stamp)
 
 
@@ -122,14 +124,23 @@ def _table(config: Config) -> Path | None:
 
 
 def _gathered(sweep: Path) -> Path:
+    """The estimates, once they are seen to be whole."""
+    import pyarrow
+    from pyarrow import parquet
+
     file = sweep / "estimates.parquet"
     if not file.exists():
         raise Mistake(f"name: {file} does not exist; run `rllc sweep`, or `rllc gather` where the results are there.")
+    try:
+        parquet.read_table(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise Mistake(f"name: {file} is damaged; `rllc gather` makes it again.") from error
     return file
 
 
 def _content(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _digest(parts: Iterable[str]) -> str:

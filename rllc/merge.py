@@ -18,8 +18,14 @@ def merge(sweep: Path, sources: Sequence[Path]) -> str:
     allows it, else copied; the sources stay as they are. A second call does only what is missing.
 
     Raises:
-        Mistake: a source has no plan, or a name means different things in two of them; nothing was written.
+        Mistake: a source has no plan, is the sweep itself or is given twice, or a name means different things in two
+            of them; nothing was written.
     """
+    for place, source in enumerate(sources):
+        if source == sweep:
+            raise Mistake(f"merge: {source} is the sweep that is made itself; name the others only.")
+        if source in sources[:place]:
+            raise Mistake(f"merge: {source} is named twice; name each sweep once.")
     old = plan.read(sweep)
     plans = {sweep: old} | {source: _rebased(source, sweep) for source in sources}
     _check(plans)

@@ -156,7 +156,7 @@ class Sweep:
     def to_csv(self, path: str | Path, metric: str = "llc") -> None:
         """Write the curves as a tidy table, run,metric,part,dataset,step,value,error,low,high: one row an observation.
 
-        `low` and `high` are the ends of the 95 % interval, empty where the error is unknown.
+        `low` and `high` are the ends of the 95 % interval; they and an unknown error are empty.
         """
         from rllc.report import estimates
 
@@ -167,7 +167,7 @@ class Sweep:
         for curve in self.trajectories(metric):
             for row, width in zip(trajectories.tidy([curve]), half[curve.run].ravel().tolist(), strict=True):
                 ends = (row[5] - width, row[5] + width) if math.isfinite(width) else ("", "")
-                writer.writerow([*row, *ends])
+                writer.writerow([*row[:6], row[6] if math.isfinite(row[6]) else "", *ends])
         atomic.write_text(Path(path), text.getvalue())
 
 

@@ -152,16 +152,33 @@ def write_lines(path: Path, plan: Iterable[Cell]) -> None:
 
 
 def read(sweep: Path) -> list[Cell]:
-    """Read plan.jsonl; empty when there is none yet."""
+    """Read plan.jsonl; empty when there is none yet.
+
+    Raises:
+        Mistake: a line is damaged.
+    """
     file = sweep / "plan.jsonl"
     return read_lines(file) if file.exists() else []
 
 
 def read_lines(path: Path) -> list[Cell]:
-    """Read a file of cells."""
+    """Read a file of cells.
+
+    Raises:
+        Mistake: a line is damaged.
+    """
     samplers: dict[str, Sampler] = {}
-    with path.open(encoding="utf-8") as file:
-        return [_cell(line, samplers) for line in file]
+    cells: list[Cell] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                cells.append(_cell(line.decode(), samplers))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise Mistake(
+                    f"name: {path}, line {number} is damaged; delete the file: `rllc sweep` makes it again from the "
+                    "configuration, and results are kept."
+                ) from error
+    return cells
 
 
 def _cell(line: str, samplers: dict[str, Sampler]) -> Cell:
@@ -173,7 +190,9 @@ def _cell(line: str, samplers: dict[str, Sampler]) -> Cell:
         if sampler is None:
             sampler = samplers[text] = Sampler.of(json.loads(text))
         line = f"{line[: found.start(1)]}null{line[found.end(1) :]}"
-    fields, _ = _decode(line)
+    fields, end = _decode(line)
+    if line[end:].strip():
+        raise ValueError("more than one cell on a line")
     task = Task(**{**fields.pop("task"), "sampler": sampler})
     return Cell(task, **fields)
 
@@ -182,7 +201,7 @@ def required(sweep: Path) -> list[Cell]:
     """Read plan.jsonl, which has to be there.
 
     Raises:
-        Mistake: there is no plan.
+        Mistake: there is no plan, or a line is damaged.
     """
     cells = read(sweep)
     if not cells:

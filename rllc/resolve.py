@@ -10,6 +10,11 @@ from rllc import legal, schema
 from rllc.config import Calibrate, Config, Launch, Local, Slurm
 from rllc.mistake import Mistake, at_least, unknown
 
+LETTERS = 100  # of a name; file systems take 255, and a name gets endings
+SEEDS = 2**63  # how many there are: the tables hold 64 bits with a sign
+DRAWS = 10_000
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?(?![A-Z])(?!_(FILE|PATH)$)", re.IGNORECASE)
+
 
 def config(values: Mapping[str, Any]) -> Config:
     """Build the configuration.
@@ -77,6 +82,8 @@ def _check_names(config: Config) -> None:
             raise Mistake(
                 f"{key}: {value!r} is not a name; use letters, digits and . _ = , + - after a first letter or digit."
             )
+        if len(value) > LETTERS:
+            raise Mistake(f"{key}: {value[:20]}… has {len(value)} letters; at most {LETTERS} are legal.")
     for name in config.data:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in ("repeats", "weights"):
             raise Mistake(
@@ -122,10 +129,16 @@ def _check_ranges(config: Config) -> None:
             raise Mistake(f"{key}: {value} is not a finite number from {low} to {high}.")
     if len(train.betas) != 2:
         raise Mistake(f"train.betas: {train.betas} must be two numbers.")
+    for key, seeds in (("train.seeds", train.seeds), ("grid.seeds", config.grid.seeds)):
+        for seed in seeds:
+            if not 0 <= seed < SEEDS:
+                raise Mistake(f"{key}: {seed} is not a whole number from 0 to {SEEDS - 1}.")
     for value in config.grid.steps or []:
         at_least("grid.steps", value, 0)
     for name in ("n_init", "null_draws"):
         at_least(f"cluster.{name}", getattr(cluster, name), 1)
+    if cluster.draws > DRAWS:
+        raise Mistake(f"cluster.draws: {cluster.draws} is above the most legal value, {DRAWS}.")
     for k in [*([] if cluster.k is None else [cluster.k]), *cluster.k_range]:
         at_least("cluster.k", k, 2)
     for name, dataset in config.data.items():
@@ -159,6 +172,11 @@ def _check_words(launch: Slurm) -> None:
     for name in launch.env:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise Mistake(f"launch.env: {name!r} is not a name of a variable; use letters, digits and _.")
+        if _SECRET.search(name):
+            raise Mistake(
+                f"launch.env: {name} looks like a secret, which would be written down; export it before `rllc sweep`, "
+                "for sbatch hands the environment on, or read a file of yours in launch.setup."
+            )
     for name in ("extra_sbatch", "extra_gather"):
         for word in getattr(launch, name):
             if not re.fullmatch(r"-\w|--?\w[^\n]*", word):

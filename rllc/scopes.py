@@ -97,6 +97,14 @@ def fitting(options: config.Cluster, parts: Sequence[str]) -> config.Cluster | N
     return dataclasses.replace(options, k_range=k_range or [options.k or 0])
 
 
+def too_many(options: config.Cluster, parts: Sequence[str]) -> str:
+    """One sentence on the k of the range that `fitting` leaves out; empty where it leaves out none."""
+    name, inside = min(members(parts, per_layer=options.per_layer).items(), key=lambda scope: len(scope[1]))
+    out = [k for k in options.k_range if k >= len(inside) and k != options.k]
+    count = "1 part" if len(inside) == 1 else f"{len(inside)} parts"
+    return f"cluster.k_range: {out} left out, for scope {name} has {count} and a k has to be below." if out else ""
+
+
 def cut(curves: Trajectories, options: config.Cluster) -> list[Scope]:
     """Cut the curves into scopes, move them to the even grid if `logx`, with their draws; draw null curves for each."""
     value_PDT = scaling.resample(curves.steps, curves.value_PDT) if options.logx else curves.value_PDT

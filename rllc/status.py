@@ -9,12 +9,14 @@ from rllc.plan import Cell
 
 SHOWN = 10  # cells of a kind that are named
 
+ALONE = "of work left for a single worker"
+
 
 @dataclass(frozen=True)
 class Status:
     """Counts of a sweep's tasks.
 
-    `diverged` are among the done; `failed` left a traceback and are missing, as are those not yet tried.
+    `diverged` are among the done; `failed` left a traceback and are without a result, as are those not yet tried.
     `seconds_left` is worker time at the rate of what is done; None when nothing is.
     """
 
@@ -65,13 +67,15 @@ def name(cell: Cell) -> str:
 
 
 def describe(found: Status, sweep: Path, *, workers: int) -> str:
-    """A few lines for a terminal."""
+    """A few lines for a terminal; `workers` are those that are known to be at work, 0 where none is."""
+    untried = found.missing - len(found.failed)
     text = [
-        f"{sweep}: {found.done} of {found.planned} tasks done, {found.missing} missing, {len(found.failed)} failed, "
+        f"{sweep}: {found.done} of {found.planned} tasks done, {untried} missing, {len(found.failed)} failed, "
         f"{len(found.diverged)} diverged, {found.suspect} suspect, {found.short} short"
     ]
     if found.missing and found.seconds_left is not None:
-        text.append(f"about {progress.clock(found.seconds_left / workers)} left with {workers} workers")
+        time = progress.clock(found.seconds_left / max(workers, 1))
+        text.append(f"about {time} " + (f"left with {workers} worker{'s' * (workers != 1)}" if workers else ALONE))
     text += _first([f"failed: {cell}: {error}" for cell, error in found.failed.items()], "failed")
     text += _first([f"diverged: {cell}" for cell in found.diverged], "diverged")
     return "\n".join(text)

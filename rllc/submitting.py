@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rllc.derive import folder
 from rllc.launch import limit, queue, script, size, slurm, submission
 from rllc.launch.wait import wait
 from rllc.plan import Cell
+
+LATE = 30.0  # seconds
 
 
 def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:
@@ -28,7 +31,7 @@ def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:
     if not left and not waiting:
         return False
     if not left:
-        print(f"slurm: all {len(waiting)} missing tasks are queued or run, nothing to submit; rllc status shows them")
+        print(f"slurm: {_all(len(waiting))} queued or run, nothing to submit; rllc status shows them")
         return True
     version.record(sweep)
     if warning := limit.warning(left, launch, _rates(config, launch, cells)):
@@ -40,16 +43,45 @@ def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:
         after=resolve.text(asked) if launch.gather and stages else "",
         track=following.command(sweep, config.track)[2:] if shown else (),
     )
+    before = slurm.alive(sweep)
     done = slurm.submit(sweep, left, launch, waiting=waiting, beside=beside)
-    print(slurm.describe(done, words=_words(config), again=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"))
+    print(slurm.describe(done, before=before, words=_words(config), again=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"))
     return True
 
 
 def follow(config: Config) -> int:
-    """Wait for all jobs of the sweep; the exit code, 1 where a result is missing or diverged."""
+    """Wait for all jobs of the sweep; the worse of what the results and the job that gathers say.
+
+    It is 1 where a result is missing or diverged. Ctrl-C ends the waiting with code 130, and no job.
+    """
     sweep = folder(config)
-    wait(sweep, {cell.task.key for cell in plan.required(sweep)})
-    return after.verdict(sweep, config)
+    try:
+        wait(sweep, {cell.task.key for cell in plan.required(sweep)})
+    except KeyboardInterrupt:
+        print("\nrllc: the jobs go on; rllc status shows them, and the same command waits again.", file=sys.stderr)
+        sys.exit(130)
+    return max(after.verdict(sweep), gathered(sweep))
+
+
+def gathered(sweep: Path, *, late: float = LATE) -> int:
+    """The exit code of the job that gathered last; 1, and said, where that of the last submission left none.
+
+    A shared folder may show what was written on a node some seconds `late`.
+    """
+    found = submission.found(sweep)
+    if not found or (last := found[-1]).gather is None:
+        return 0
+    limit = time.monotonic() + late
+    while not (last.folder / after.CODE).exists():
+        if time.monotonic() > limit:
+            print(f"rllc: job {last.gather}, which gathers, was cut short; see {last.logs}.", file=sys.stderr)
+            return 1
+        time.sleep(min(late, 1.0))
+    files = [file for one in found if (file := one.folder / after.CODE).exists()]
+    code = int(max(files, key=lambda file: file.stat().st_mtime_ns).read_text(encoding="utf-8"))
+    if code:
+        print(f"rllc: the job that gathers ended with code {code}; see {last.logs}.", file=sys.stderr)
+    return code
 
 
 def rehearse(config: Config, launch: Slurm, cells: Sequence[Cell], rates: Mapping[Kind, Rate]) -> str:
@@ -57,12 +89,14 @@ def rehearse(config: Config, launch: Slurm, cells: Sequence[Cell], rates: Mappin
     sweep = folder(config)
     text = script.array(launch, sweep, submission.following(sweep))
     told = cost.estimate(cells, rates, cost.done(sweep))
-    elements = min(launch.shards, told.tasks - told.done)
+    workers = size.per_element(launch)
+    elements = -(-min(launch.shards * workers, told.tasks - told.done) // workers)
     arrays = len(slurm.arrays(elements, launch.max_array or queue.settings().max_array))
+    cut = f"{elements} shard{'s' * (elements != 1)} in {arrays} array{'s' * (arrays != 1)}"
     running = "as many at once as Slurm lets" if launch.running is None else f"{launch.running} at once"
     lines = [
         text,
-        f"slurm: {elements} shards in {arrays} array{'s' * (arrays > 1)}, {running}; {slurm.rehearse(text)}",
+        f"slurm: {cut}, {running}; {slurm.rehearse(text)}",
         *filter(None, [limit.warning(cells, launch, rates)]),
         f"sweep: {told.describe(size.workers(launch))}",
     ]
@@ -81,6 +115,10 @@ def _rates(config: Config, launch: Slurm, cells: Sequence[Cell]) -> Mapping[Kind
     pool = max(dataset.pool for dataset in config.data.values())
     model, threads = runs.model(config), size.threads(launch)
     return probe.rates(cells, root=Path(config.root), model=model, pool=pool, threads=threads)
+
+
+def _all(count: int) -> str:
+    return "the missing task is" if count == 1 else f"all {count} missing tasks are"
 
 
 def _words(config: Config) -> list[str]:

@@ -80,7 +80,8 @@ def check(config: Config) -> dict[str, list[int]]:
     """Check what can be known before any work; the steps of each run.
 
     Raises:
-        Mistake: a step, part, dataset or number of clusters that does not exist; a backend or W&B not installed.
+        Mistake: a step, part, dataset or number of clusters that does not exist; a grid without cells; a backend or
+            W&B not installed.
     """
     if config.merge:
         raise Mistake(f"merge: {config.merge} is for `rllc gather` alone; run that, then this without merge.")
@@ -90,6 +91,11 @@ def check(config: Config) -> dict[str, list[int]]:
         return modules.check(config, config.module)
     steps, model = runs.steps(config), runs.model(config)
     wanted = plan.parts_of(model, config.grid.parts)
+    if not outline(config, {run: found[:1] for run, found in steps.items()}):  # each step has the same cells
+        raise Mistake(
+            f"grid.metrics: {config.grid.metrics} measure nothing of grid.parts {config.grid.parts}; scores are of "
+            "whole heads, as L0H1, and compositions and paths of two heads of different layers."
+        )
     for sentence in filter(None, (plan.caution(model, part) for part in config.grid.parts)):
         print(f"rllc: grid.parts: {sentence}", file=sys.stderr)
     for name in {*(config.grid.datasets or config.data), *([] if config.elsewhere else [config.train.data])}:
@@ -171,7 +177,7 @@ def work(config: Config, collector: track.Collector) -> int:
     done = store.keys(sweep) & {cell.task.key for cell in cells}
     if len(done) == len(cells):
         print(f"chains: all {len(cells)} tasks are done, nothing to do")
-        return after.verdict(sweep, config)
+        return after.verdict(sweep)
     version.record(sweep)
     store.tidy(sweep)
     store.clear_errors(sweep)
@@ -185,7 +191,7 @@ def work(config: Config, collector: track.Collector) -> int:
 
     code = launch.sweep(sweep, cells, launch.here(config.launch), on_line=on_line)
     collector.update([], failed=store.errors(sweep).keys() & tasks.keys())
-    return max(min(code, 1), after.verdict(sweep, config))
+    return max(min(code, 1), after.verdict(sweep))
 
 
 def collector(config: Config) -> track.Collector:

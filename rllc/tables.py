@@ -11,6 +11,7 @@ from rllc.mistake import Mistake, unknown
 from rllc.task import SCHEMA
 
 NEEDED = ("part", "dataset", "step", "value")
+MOST = 1e100  # what is larger is no measurement, and its square no number
 OPTIONAL = {"run": None, "metric": "value", "seed": "0", "error": math.nan, "chains": ()}
 
 Record = tuple[str, dict[str, Any]]  # the place of a row in its file, as "line 3", and its fields
@@ -40,7 +41,7 @@ def read(path: Path) -> list[Row]:
 
     Needed columns are part, dataset, step and value; run (default: the file's name), metric, seed and error may be
     there, others are ignored. Parts and datasets stay text, so "0.10" keeps its zero. An empty or non-finite value is
-    a hole, read as NaN.
+    a hole, read as NaN. An error is 0 or more, or unknown: an empty field, and in Parquet NaN.
 
     Raises:
         Mistake: the file, a column or a field is missing or not what it has to be, or a later version wrote it.
@@ -120,7 +121,8 @@ def _row(path: Path, place: str, fields: dict[str, Any]) -> Row:
     step = _number(path, place, "step", fields["step"])
     if not (step >= 0 and step == int(step)):
         raise Mistake(f"{path}: {place}: step is {fields['step']!r}, but has to be a whole number from 0 on.")
-    value, error = (_number(path, place, name, fields[name]) for name in ("value", "error"))
+    value = _number(path, place, "value", fields["value"])
+    error = _error(path, place, fields["error"], value)
     return Row(
         run=fields["run"],
         metric=fields["metric"],
@@ -148,4 +150,17 @@ def _number(path: Path, place: str, name: str, field: Any) -> float:
         number = float(field)
     except (TypeError, ValueError) as error:
         raise Mistake(f"{path}: {place}: {name} is {field!r}, which is not a number.") from error
-    return number if math.isfinite(number) else math.nan
+    if not math.isfinite(number):
+        return math.nan
+    if abs(number) > MOST:
+        raise Mistake(f"{path}: {place}: {name} is {field!r}, which is no number up to {MOST:g}.")
+    return number
+
+
+def _error(path: Path, place: str, field: Any, value: float) -> float:
+    """Read the standard error of a value; NaN where it is unknown, and beside a hole, which has none."""
+    error = _number(path, place, "error", field)
+    unknown = field is None or field == "" or (isinstance(field, float) and math.isnan(field))
+    if math.isnan(value) or unknown or error >= 0:
+        return error
+    raise Mistake(f"{path}: {place}: error is {field!r}, but has to be a number from 0 on; leave it empty if unknown.")

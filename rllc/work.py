@@ -102,11 +102,16 @@ def _given_up(sweep: Path, cells: Sequence[Cell], tried: Attempts) -> set[str]:
     """Keys of what has failed; what was begun too often has now."""
     for key in tried.spent() - store.present(sweep, tried.spent()):
         store.put_error(
-            sweep, key, f"begun {tried.most} times without a result: its worker was killed each time (out of memory?)\n"
+            sweep, key, f"begun {tried.most} times without a result: its worker was killed each time ({_suspicion()})\n"
         )
         tried.end(key, "failed")
     failed = tried.failed()
     return {cell.task.key for cell in cells if cell.task.key in failed}
+
+
+def _suspicion() -> str:
+    """What most often kills a worker, and under Slurm what to do about it."""
+    return "out of memory?" + (" launch.mem asks for more" if "SLURM_JOB_ID" in os.environ else "")
 
 
 def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception", name: str) -> Outcome:

@@ -174,6 +174,16 @@ def drawn(folder: Path) -> Path:
     return folder / "curves.csv"
 
 
+def test_a_k_of_the_range_that_is_left_out_is_said(tmp_path, capsys):
+    path = tmp_path / "curves.csv"
+    rows = [f"{part},d,{step},{step * place}" for place, part in enumerate("abc", 1) for step in (0, 1, 2)]
+    path.write_text("\n".join(["part,dataset,step,value", *rows]) + "\n")
+    clustering.run(tmp_path, replace(FAST, k_range=[2, 3, 4], null_draws=1), table=path)
+    said = "rllc: cluster.k_range: [3, 4] left out, for scope all has 3 parts and a k has to be below.\n"
+    assert capsys.readouterr().err == said
+    assert {line["k"] for line in written(tmp_path, "labels")} == {"2"}
+
+
 def test_stability_consensus_and_support_agree_with_each_other(tmp_path):
     options = replace(FAST, draws=12, k=3, k_range=[3], null_draws=3)
     summary = clustering.run(tmp_path, options, table=drawn(tmp_path))

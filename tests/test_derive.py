@@ -5,6 +5,7 @@ import pytest
 from pyarrow import parquet
 
 from rllc import composition, derive, gather, plan, store
+from rllc.mistake import Mistake
 from rllc.plan import Cell
 from rllc.task import Estimate, Sampler, Task
 
@@ -38,3 +39,29 @@ def test_what_comes_while_others_are_read_is_gathered_next(tmp_path: Path, monke
     assert parquet.read_table(sweep / "estimates.parquet")["part"].to_pylist() == ["L0H0"]
     assert derive.gather_results(config) == 0
     assert parquet.read_table(sweep / "estimates.parquet")["part"].to_pylist() == ["L0H0", "L0H1"]
+
+
+@pytest.mark.parametrize("name", gather.FILES)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_damaged_table_is_gathered_again(
+    name: str, share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cut off at a share of its length; at 1 a byte in the middle is another."""
+    config = composition.compose([f"root={tmp_path}", "name=whole"])
+    sweep, only = derive.folder(config), measured("L0H0")
+    store.put(sweep, only, "w")
+    plan.write(sweep, [Cell(only.task, str(tmp_path / "run" / "checkpoints" / "c"), "r", 1.0)])
+    assert derive.gather_results(config) == derive.gather_results(config) == 0
+    assert "gather: nothing to do" in capsys.readouterr().out
+    file = sweep / name
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    file.write_bytes(flipped if share == 1 else whole[: int(share * len(whole))])
+    if name == "estimates.parquet" and share < 1:
+        for verb in (derive.cluster, derive.draw, derive.track_again):
+            with pytest.raises(Mistake, match=rf"^name: {file} is damaged; `rllc gather` makes it again.$"):
+                verb(config)
+    assert derive.gather_results(config) == 0
+    assert file.read_bytes() == whole
+    assert "nothing to do" not in capsys.readouterr().out

@@ -76,6 +76,22 @@ def test_a_sweep_may_take_in_others_itself(sources: list[Path]) -> None:
     assert store.keys(sources[1]) < store.keys(sources[0])
 
 
+def test_a_sweep_is_not_taken_twice_nor_into_itself(sources: list[Path]) -> None:
+    whole = sources[0].parent / "whole"
+    with pytest.raises(Mistake, match=rf"^merge: {sources[0]} is named twice"):
+        merge.merge(whole, [*sources, sources[0]])
+    with pytest.raises(Mistake, match=rf"^merge: {sources[1]} is the sweep that is made itself"):
+        merge.merge(sources[1], sources)
+    assert not whole.exists()
+
+
+def test_one_sweep_under_two_paths_is_named(sources: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "sweeps")
+    config = composition.compose([f"root={tmp_path}", "name=whole", f"merge=[a,{tmp_path}/link/a]"])
+    with pytest.raises(Mistake, match=rf"^merge: {sources[0]} is named twice"):
+        derive.merge_sweeps(config)
+
+
 def test_results_are_copied_where_there_are_no_links(sources: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")

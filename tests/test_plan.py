@@ -124,6 +124,24 @@ def test_a_plan_that_is_required_and_not_there(tmp_path: Path) -> None:
         plan.required(tmp_path)
 
 
+@pytest.mark.parametrize("damage", [
+    "{line:.40}", "\x00\x00", '{{"a":1}}', "", "[1]", "3", '{{"task":{{"sampler":{{"lr":1}}}}}}', "{line}{line}",
+    "\udcff",
+])  # fmt: skip
+def test_a_damaged_line_is_named_with_its_remedy(damage: str, tmp_path: Path) -> None:
+    plan.write(tmp_path, cells(0))
+    file = tmp_path / "plan.jsonl"
+    lines = file.read_text().splitlines()
+    lines[2] = damage.format(line=lines[2])
+    file.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+    with pytest.raises(Mistake) as told:
+        plan.required(tmp_path)
+    assert str(told.value) == (
+        f"name: {file}, line 3 is damaged; delete the file: `rllc sweep` makes it again from the configuration, "
+        "and results are kept."
+    )
+
+
 def test_growing_keeps_the_old_and_adds_the_new_in_order(tmp_path: Path) -> None:
     old = cells(0, 200, seeds=[0])
     grown = plan.grow(old, cells(0, 100, 200, seeds=[0, 1]), tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rllc import composition, legal, resolve, schema
-from rllc.config import Config
+from rllc.config import Config, Slurm
 from rllc.mistake import Mistake
 from rllc.task import Budget, Sampler
 
@@ -133,6 +133,12 @@ WRONG = [
     ("launch.threads", 0, "launch.threads: 0 is below"),
     ("cluster.k", 1, "cluster.k: 1 is below the least legal value, 2."),
     ("cluster.null_draws", 0, "cluster.null_draws: 0 is below"),
+    *[(key, [seed], f"{key}: {seed} is not a whole number from 0 to {2**63 - 1}.") for key in (
+        "train.seeds", "grid.seeds",
+    ) for seed in (-1, 2**63)],
+    ("name", "n" * 101, "name: nnnnnnnnnnnnnnnnnnnn… has 101 letters; at most 100 are legal."),
+    ("run", "r" * 300, "run: rrrrrrrrrrrrrrrrrrrr… has 300 letters"),
+    ("cluster.draws", 10_001, "cluster.draws: 10001 is above the most legal value, 10000."),
     ("data.stdlib_mix.pool", 0, "data.stdlib_mix.pool: 0 is below"),
 ]  # fmt: skip
 
@@ -141,6 +147,26 @@ WRONG = [
 def test_a_wrong_value_is_refused_by_its_key(values: dict[str, Any], key: str, value: object, sentence: str) -> None:
     with pytest.raises(Mistake, match=f"^{sentence}"):
         resolve.config(put(values, key, value))
+
+
+def test_the_largest_legal_values_are_legal(values: dict[str, Any]) -> None:
+    for key, value in (("grid.seeds", [0, 2**63 - 1]), ("name", "n" * 100), ("cluster.draws", 10_000)):
+        put(values, key, value)
+    assert resolve.config(values).grid.seeds == [0, 2**63 - 1]
+
+
+@pytest.mark.parametrize("name", ["WANDB_API_KEY", "hf_token", "AWS_SECRET_ACCESS_KEY", "PASSWORD2", "API_KEYS"])
+def test_a_secret_among_the_variables_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(Mistake, match=rf"^launch.env: {name} looks like a secret, .* written down; export it") as told:
+        composition.compose(["launch=slurm", f"+launch.env.{name}=hunter2"])
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "HF_TOKEN_PATH", "KEYBOARD", "OMP_NUM_THREADS"])
+def test_a_variable_that_only_sounds_like_a_secret_is_legal(name: str) -> None:
+    launch = composition.compose(["launch=slurm", f"+launch.env.{name}=x"]).launch
+    assert isinstance(launch, Slurm)
+    assert launch.env == {name: "x"}
 
 
 def test_a_missing_value_is_named(values: dict[str, Any]) -> None:

@@ -65,6 +65,17 @@ def test_a_given_k_joins_the_range():
     assert scopes.tried(replace(OPTIONS, k=5, k_range=[4, 2, 4])) == [2, 4, 5]
 
 
+def test_what_the_range_loses_is_said():
+    assert scopes.too_many(OPTIONS, HEADS) == (
+        "cluster.k_range: [3] left out, for scope L0 has 3 parts and a k has to be below."
+    )
+    assert scopes.too_many(replace(OPTIONS, per_layer=False), HEADS) == ""
+    assert scopes.too_many(replace(OPTIONS, k=3), HEADS) == ""
+    for options in (OPTIONS, replace(OPTIONS, k_range=[2, 5, 9])):
+        kept = scopes.fitting(options, HEADS).k_range
+        assert f"{[k for k in options.k_range if k not in kept]} left out" in scopes.too_many(options, HEADS)
+
+
 def test_the_range_shrinks_to_the_smallest_scope_and_a_given_k_does_not():
     few = ["L0H0", "L0H1", "L0H2", "L0H3", "L1H0", "L1H1", "L1H2"]
     assert scopes.fitting(replace(OPTIONS, k_range=[2, 3, 4, 5]), few).k_range == [2]

@@ -51,11 +51,21 @@ def test_every_kind_of_task_is_counted_and_named(tmp_path: Path) -> None:
     assert found.seconds_left == 4 * 2.0
     assert not found.whole
     assert status.describe(found, tmp_path, workers=2).splitlines() == [
-        f"{tmp_path}: 6 of 10 tasks done, 4 missing, 1 failed, 1 diverged, 1 suspect, 1 short",
+        f"{tmp_path}: 6 of 10 tasks done, 3 missing, 1 failed, 1 diverged, 1 suspect, 1 short",
         "about 0:04 left with 2 workers",
         "failed: llc of L0H1 on code at step 6 of demo-s0, seed 0: OSError: it is gone",
         "diverged: llc of L0H1 on code at step 5 of demo-s0, seed 0",
     ]
+
+
+def test_the_time_left_names_only_workers_that_are_known(tmp_path: Path) -> None:
+    plan.write(tmp_path, cells := [cell(step) for step in range(10)])
+    done(tmp_path, cells[:6])
+    found = status.status(tmp_path)
+    said = [status.describe(found, tmp_path, workers=workers).splitlines()[1] for workers in (0, 1, 4)]
+    assert said == [
+        "about 0:08 of work left for a single worker", "about 0:08 left with 1 worker", "about 0:02 left with 4 workers"
+    ]  # fmt: skip
 
 
 def test_of_many_failures_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:

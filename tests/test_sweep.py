@@ -35,6 +35,12 @@ def test_the_folder_of_a_sweep(fresh: Job) -> None:
     [
         (["grid.parts=[L9H0]"], "grid.parts: 'L9H0'"),
         (["grid.steps=[1]"], "grid.steps: step 1"),
+        (
+            ["grid.metrics=[path_patching]", "grid.parts=[L0H0]"],
+            r"grid.metrics: \['path_patching'\] measure nothing of grid.parts \['L0H0'\]; ",
+        ),
+        (["grid.metrics=[prefix]", "grid.parts=['*']"], r"grid.metrics: \['prefix'\] measure nothing of grid.parts"),
+        (["grid.metrics=[q_composition]", "grid.parts=[embed]"], r"grid.metrics: \['q_composition'\] measure nothing"),
         (["cluster.k=9"], "cluster.k: 9 is more than the 3 parts"),
         (["data.files.path=/missing.txt"], "data.files.path: '/missing.txt'"),
     ],

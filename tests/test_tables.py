@@ -51,6 +51,14 @@ def test_parquet_and_csv_give_the_same_rows(tmp_path):
         ("part,dataset,step,value\n", r"the table has no rows"),
         ("part,dataset,step,value\na,d,0,1\na,d,1,one\n", r"line 3: value is 'one', which is not a number"),
         ("part,dataset,step,value,error\na,d,0,1,?\n", r"line 2: error is '\?', which is not a number"),
+        ("part,dataset,step,value,error\na,d,0,1,-0.1\n", r"line 2: error is '-0.1', but has to be a number from 0 on"),
+        ("part,dataset,step,value,error\na,d,0,1,NaN\n", r"line 2: error is 'NaN', but .*leave it empty if unknown"),
+        ("part,dataset,step,value,error\na,d,0,1,inf\n", r"line 2: error is 'inf', but has to be a number from 0 on"),
+        (
+            "part,dataset,step,value,error\na,d,0,1,1e200\n",
+            r"line 2: error is '1e200', which is no number up to 1e\+100",
+        ),
+        ("part,dataset,step,value\na,d,0,-1e101\n", r"line 2: value is '-1e101', which is no number up to 1e\+100"),
         ("part,dataset,step,value\na,d,first,1\n", r"line 2: step is 'first', which is not a number"),
         ("part,dataset,step,value\na,d,-1,1\n", r"line 2: step is '-1', but has to be a whole number"),
         ("part,dataset,step,value\na,d,1.5,1\n", r"line 2: step is '1.5', but has to be a whole number"),
@@ -79,6 +87,18 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     binary.write_bytes(b"part,dataset,step,value\n\xff\xfe,d,0,1\n")
     with pytest.raises(Mistake, match="not a CSV file in UTF-8"):
         tables.read(binary)
+
+
+def test_an_unknown_error_is_empty_or_in_parquet_not_a_number(tmp_path):
+    path = tmp_path / "curves.parquet"
+    same = {"value": [0.5, 0.5], "part": ["a", "a"], "dataset": ["d", "d"], "step": [0, 1]}
+    pq.write_table(pa.table({**same, "error": [math.nan, None]}), path)
+    assert all(math.isnan(row.error) for row in tables.read(path))
+    assert math.isnan(tables.read(csv_of(tmp_path, "part,dataset,step,value,error\na,d,0,1,\n"))[0].error)
+    for odd in (math.inf, -1.0):
+        pq.write_table(pa.table({**same, "error": [0.5, odd]}), path)
+        with pytest.raises(Mistake, match=rf"row 2: error is {odd}, but has to be a number from 0 on"):
+            tables.read(path)
 
 
 def test_numbers_are_no_names(tmp_path):

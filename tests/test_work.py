@@ -196,6 +196,15 @@ def test_a_task_that_was_begun_too_often_is_failed_and_passed_over(planned: Job)
     assert store.errors(planned.sweep) == {}
 
 
+def test_under_slurm_what_kills_a_worker_names_the_key(planned: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    bad, tried = plan.read(planned.sweep)[3], record(planned, 1)
+    tried.begin(bad.task.key)
+    assert do(planned.sweep, [bad], tried=tried) == 1
+    (error,) = store.errors(planned.sweep).values()
+    assert error.endswith("killed each time (out of memory? launch.mem asks for more)")
+
+
 def test_a_task_that_failed_is_not_tried_again_within_its_record(planned: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     cells, tried = plan.read(planned.sweep), record(planned)
     measure = work._measure

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rllc import plan, progress, shards, store
+from rllc import atomic, plan, progress, shards, store
 from rllc.config import Local
 from rllc.launch import crew
 from rllc.launch.size import workers
@@ -41,6 +41,11 @@ def sweep(folder: Path, cells: Sequence[Cell], launch: Local, *, on_line: Callab
             )  # fmt: skip
         finally:
             shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+def working(folder: Path) -> int:
+    """How many workers a launch on this machine has started, where one is at work."""
+    return len([*(folder / FOLDER / "shards").glob("*.jsonl")]) if atomic.owned(folder) else 0
 
 
 def _cut(folder: Path, cells: Sequence[Cell], count: int, present: set[str]) -> list[Path]:

@@ -72,6 +72,12 @@ def live(sweep: Path, queued: Sequence[Job], cluster: str) -> list[tuple[Submiss
     return [(one, alive) for one, alive in found if alive]
 
 
+def jobs_of(sweep: Path, queued: Sequence[Job], cluster: str) -> list[str]:
+    """Ids of all jobs of a sweep, the dependent ones too, that are queued or run, in the order of submission."""
+    alive = {job.job for job in queued}
+    return [job for one in submission.found(sweep) if one.cluster == cluster for job in one.all_jobs() if job in alive]
+
+
 def ended(one: Submission) -> Mapping[str, int]:
     """How many elements of a submission ended in which state, by the accounting; empty where it does not answer."""
     told = _ask(["sacct", "-X", "-n", "-P", "-j", ",".join(one.jobs), "-o", "State"], BRIEF) if one.jobs else None

@@ -44,23 +44,22 @@ def look(sweep: Path, missing: int) -> Report:
 def _alive(live: Sequence[tuple[Submission, dict[int, Job]]]) -> str:
     states = Counter(job.state for _, alive in live for job in alive.values())
     said = ", ".join(f"{count} {state.lower()}" for state, count in states.most_common())
-    return f"slurm: elements {said} (jobs {', '.join(job for one, _ in live for job in one.jobs)})"
+    jobs = [job for one, _ in live for job in one.jobs]
+    return f"slurm: element{'s' * (states.total() != 1)} {said} (job{'s' * (len(jobs) != 1)} {', '.join(jobs)})"
 
 
 def _held(jobs: Sequence[Job]) -> list[str]:
     held = [job for job in jobs if job.reason in WAITING or "held" in job.reason.lower()]
     names = " ".join(f"{job.job}_{job.index}" for job in held[:20])
-    return [f"slurm: {len(held)} are held: scontrol release {names}"] if held else []
+    return [f"slurm: {len(held)} {'is' if len(held) == 1 else 'are'} held: scontrol release {names}"] if held else []
 
 
 def _uncovered(sweep: Path, live: Sequence[tuple[Submission, dict[int, Job]]], missing: int) -> list[str]:
     inside = {cell.task.key for one, alive in live for cell in submission.cells(one, alive)}
     rest = missing - len(inside - store.present(sweep, inside))
-    return (
-        [f"slurm: {rest} of the missing tasks are in none of them; the same rllc sweep submits them"]
-        if rest > 0
-        else []
-    )
+    verb, them = ("is", "it") if rest == 1 else ("are", "them")
+    said = f"slurm: {rest} of the missing tasks {verb} in none of them; the same rllc sweep submits {them}"
+    return [said] if rest > 0 else []
 
 
 def _over(last: Submission) -> list[str]:

@@ -14,7 +14,7 @@ def cores() -> int:
 def workers(launch: Launch) -> int:
     """How many processes run at once."""
     if isinstance(launch, Slurm):
-        return (launch.running or launch.shards) * per_element(launch)
+        return min(launch.running or launch.shards, launch.shards) * per_element(launch)
     return launch.workers or len(launch.devices or ()) or max(1, cores() // launch.threads)
 
 

@@ -113,20 +113,40 @@ def rehearse(text: str) -> str:
     return f"the site {'would take' if done.returncode == 0 else 'refuses'} this: {_words(done.stderr)}"
 
 
-def describe(done: Submission, *, words: Sequence[str], again: str) -> str:
-    """What a person needs to know: ids, logs, and how to watch, cancel and resume; `words` name the sweep."""
+def alive(sweep: Path) -> list[str]:
+    """Ids of the jobs of a sweep that are queued or run; none where squeue does not answer."""
+    if not submission.found(sweep) or (queued := queue.jobs()) is None:
+        return []
+    return queue.jobs_of(sweep, queued, queue.settings().cluster)
+
+
+def describe(done: Submission, *, before: Sequence[str], words: Sequence[str], again: str) -> str:
+    """What a person needs to know: ids, logs, and how to watch, cancel and resume.
+
+    Args:
+        done: what was submitted now.
+        before: ids of the sweep's jobs that were queued or ran by then.
+        words: the overrides that name the sweep.
+        again: the command that resumes.
+    """
+    jobs = [*before, *done.all_jobs()]
     beside = [f"{name} {job}" for name, job in (("gather", done.gather), ("track", done.track)) if job is not None]
     arrays = f"array{'s' * (len(done.jobs) > 1)} {' '.join(done.jobs)}"
+    size = f"{_several(done.tasks, 'task')} in {_several(done.shards, 'shard')}"
     return "\n".join(
         (
-            f"slurm: {done.tasks} tasks in {done.shards} shards: {', '.join([arrays, *beside])}",
+            f"slurm: {size}: {', '.join([arrays, *beside])}",
             f"logs      {done.logs}",
             f"script    {done.folder / 'array.sbatch'}",
-            f"watch     {shlex.join(['rllc', 'status', *words])}    or squeue -r -j {','.join(done.all_jobs())}",
-            f"cancel    scancel {' '.join(done.all_jobs())}",
+            f"watch     {shlex.join(['rllc', 'status', *words])}    or squeue -r -j {','.join(jobs)}",
+            f"cancel    scancel {' '.join(jobs)}",
             f"resume    {again}",
         )
     )
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _caps(launch: Slurm, count: int) -> list[str]:

@@ -18,8 +18,9 @@ BLOCK = 32  # queries at least; at most four blocks, each against the keys up to
 def attend(query_NKL: Tensor, key_NKL: Tensor, value_NKL: Tensor) -> Tensor:
     """softmax(qᵀk/√K, causal) vᵀ, with channels before positions throughout, shape (N, K, L)."""
     if query_NKL.shape[0] * query_NKL.shape[2] ** 2 > PATTERN_SIZE:
-        query, key, value = (array.transpose(1, 2).contiguous() for array in (query_NKL, key_NKL, value_NKL))
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).contiguous()
+        # The kernel that holds no patterns takes four axes only.
+        query, key, value = (array.transpose(1, 2).contiguous()[None] for array in (query_NKL, key_NKL, value_NKL))
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)[0].transpose(1, 2).contiguous()
     mixed: Tensor = _Causal.apply(query_NKL, key_NKL, value_NKL)  # type: ignore[no-untyped-call]
     return mixed
 

@@ -37,12 +37,16 @@ def load(path: Path) -> "tuple[Model, Weights]":
     """The model and the stacked weights of a checkpoint; those in half precision come as float32.
 
     Raises:
-        Mistake: a file is missing, damaged, holds code, or is of another architecture.
+        Mistake: a file is missing, damaged, holds code, is of another architecture, or holds what is no finite number.
     """
     import torch
 
     target, model, layout, _ = _known(path)
     weights = layout.load(arrays.read(target), model, str(target))
+    for name, array in weights.items():
+        if not array.is_floating_point() or not array.isfinite().all():
+            what = "a number that is not finite" if array.is_floating_point() else f"{array.dtype} in place of floats"
+            raise Mistake(f"run: {target} holds {what} in {name}.")
     half = (torch.float16, torch.bfloat16)
     own = {  # one after the other into torch's own aligned memory, so that only one is there twice
         name: array.to(

@@ -34,7 +34,7 @@ def find(python):
 def installed(tmp_path_factory):
     """A wheel of this tree, unpacked into a folder of its own."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
-    for name in ("rllc", "conf"):
+    for name in ("rllc", "conf", "jobs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -83,6 +83,7 @@ def test_clustering_and_report_work_without_torch(python, installed, tmp_path):
         "threadpoolctl",
         "scikit-learn",
         "tslearn",
+        "dtaidistance",
         "pyarrow",
         "matplotlib",
         "rich",

@@ -204,6 +204,7 @@ def test_near_its_limit_an_element_is_requeued_if_that_helps(
     assert site.asked("scontrol") == (["requeue 55_2"] if requeued else [])
     assert said in err
     assert bool(said) == ("not requeued" in err)
+    assert ("rllc: time limit near; shard 0007 is requeued\n" in err) == requeued
 
 
 def test_an_element_that_is_cancelled_is_never_requeued(site: Site, tmp_path: Path) -> None:

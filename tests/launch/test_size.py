@@ -35,6 +35,7 @@ def test_the_workers_of_an_element_share_its_cpus(slurm: Slurm) -> None:
 def test_workers_at_once(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch.workers(dataclasses.replace(slurm, running=5, gpus=2)) == 10
     assert launch.workers(dataclasses.replace(slurm, running=None, shards=7)) == 7
+    assert launch.workers(dataclasses.replace(slurm, running=16, shards=2, workers_per_gpu=3)) == 6
     monkeypatch.setattr(size, "cores", lambda: 8)
     assert launch.workers(Local("local", None, 2)) == 4
     assert launch.workers(Local("local", None, 2, devices=["0", "1", "2"])) == 3

@@ -114,6 +114,20 @@ def test_a_second_submission_is_what_is_neither_done_nor_queued_nor_running(tmp_
     assert len(site.asked("sbatch")) == 2
 
 
+def test_what_is_said_of_a_second_submission_cancels_the_first_too(tmp_path: Path, site: Site) -> None:
+    whole = cells(0, 100)
+    beside = Beside(after="name: x\n")
+    assert submit(tmp_path, whole, "launch.shards=1", beside=beside)
+    site.queue("102", "77_0")  # its array has ended, the job that gathers has not
+    before = slurm.alive(tmp_path)
+    second = submit(tmp_path, whole[:1], "launch.shards=1", beside=beside)
+    assert second
+    told = slurm.describe(second, before=before, words=["name=x"], again="rllc sweep").splitlines()
+    assert told[0] == "slurm: 1 task in 1 shard: array 103, gather 104"
+    assert told[3].endswith("squeue -r -j 102,103,104")
+    assert told[4] == "cancel    scancel 102 103 104"
+
+
 def test_elements_of_another_cluster_with_the_same_number_are_not_ours(tmp_path: Path, site: Site) -> None:
     whole = cells(0)
     first = submit(tmp_path, whole, "launch.shards=1")
@@ -210,8 +224,8 @@ def test_status_says_what_runs_waits_is_held_and_is_in_no_job(tmp_path: Path, si
     left = len(keys(found, 3))
     assert seen.workers == 2
     assert seen.lines == [
-        "slurm: elements 2 pending, 1 running (jobs 101)",
-        "slurm: 1 are held: scontrol release 101_1",
+        "slurm: elements 2 pending, 1 running (job 101)",
+        "slurm: 1 is held: scontrol release 101_1",
         f"slurm: {left} of the missing tasks are in none of them; the same rllc sweep submits them",
     ]
     asked = len(site.asked("squeue"))

@@ -3,15 +3,19 @@
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import drill
 import pytest
 from pretended import Site
+from test_plan import cells
 from tiny import Job, same
 
-from rllc import store
+from rllc import after, composition, plan, store, submitting
 from rllc.launch import submission
+from rllc.launch.submission import Submission
+from rllc.mistake import Mistake
 
 WORDS = ("launch=slurm", "launch.shards=3", "launch.running=2")
 
@@ -58,7 +62,7 @@ def test_from_the_dry_run_to_the_report_of_the_dependent_job(job: Job, site: Sit
     seen = job.do("status")
     assert seen.returncode == 1
     assert f"0 of {drill.TASKS} tasks done" in seen.stdout
-    assert "slurm: elements 3 pending (jobs 101)" in seen.stdout
+    assert "slurm: elements 3 pending (job 101)" in seen.stdout
 
     for element in ("0", "2"):
         ran = bash(found.folder / "array.sbatch", folder, SLURM_ARRAY_TASK_ID=element, SLURM_ARRAY_JOB_ID="101")
@@ -108,6 +112,94 @@ def test_what_the_site_refuses_leaves_the_sweep_as_it_was(job: Job, site: Site) 
     )
     assert not (job.sweep / "owner.json").exists()
     assert submission.found(job.sweep) == []
+
+
+def left(sweep: Path, number: int, code: int | None, gather: str | None = "9") -> None:
+    """A submission whose job that gathers left this code."""
+    folder = sweep / "slurm" / f"{number:03}"
+    folder.mkdir(parents=True)
+    submission.write(Submission(folder, ["1"], [0], 1, 1, "", str(folder / "logs"), gather))
+    if code is not None:
+        (folder / after.CODE).write_text(f"{code}\n")
+        os.utime(folder / after.CODE, (100 * number, 100 * number))
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([], 0), ([0], 0), ([1], 1), ([2], 2), ([1, 0], 0), ([0, 2], 2), ([None], 1), ([0, None], 1)],
+)
+def test_what_the_job_that_gathered_last_says_counts(codes: list[int | None], expected: int, tmp_path: Path) -> None:
+    for number, code in enumerate(codes, 1):
+        left(tmp_path, number, code)
+    assert submitting.gathered(tmp_path, late=0.0) == expected
+
+
+def test_an_older_submission_may_gather_last(tmp_path: Path) -> None:
+    left(tmp_path, 1, 0)
+    left(tmp_path, 2, 1)
+    os.utime(tmp_path / "slurm" / "001" / after.CODE, (300, 300))
+    assert submitting.gathered(tmp_path, late=0.0) == 0
+    left(tmp_path, 3, None, gather=None)
+    assert submitting.gathered(tmp_path, late=0.0) == 0
+
+
+@pytest.mark.parametrize(("verdict", "gathered", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 2, 2)])
+def test_the_code_of_the_wait_is_the_worse_one(
+    verdict: int, gathered: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(tmp_path / "sweeps" / "x", 1, gathered)
+    (tmp_path / "sweeps" / "x" / "plan.jsonl").touch()
+    monkeypatch.setattr(submitting, "wait", lambda *_: None)
+    monkeypatch.setattr(after, "verdict", lambda _: verdict)
+    monkeypatch.setattr(plan, "required", lambda _: [])
+    assert submitting.follow(composition.compose([f"root={tmp_path}", "name=x"])) == code
+
+
+def test_ctrl_c_ends_the_wait_and_says_that_the_jobs_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submitting, "wait", stopped)
+    monkeypatch.setattr(plan, "required", lambda _: [])
+    with pytest.raises(SystemExit) as caught:
+        submitting.follow(composition.compose([f"root={tmp_path}", "name=x"]))
+    assert caught.value.code == 130
+    assert "rllc: the jobs go on" in capsys.readouterr().err
+
+
+def test_the_job_leaves_its_code_whatever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["after", str(tmp_path)])
+    for happens, code in ((0, 0), (1, 1), (Mistake("no"), 2), (ValueError("bug"), 1)):
+
+        def job(_: Path, happens: int | Exception = happens) -> int:
+            if isinstance(happens, Exception):
+                raise happens
+            return happens
+
+        monkeypatch.setattr(after, "job", job)
+        with suppress(ValueError):
+            assert after.main() == code
+        assert (tmp_path / after.CODE).read_text() == f"{code}\n"
+
+
+@pytest.mark.parametrize(("steps", "code"), [((0,), 1), ((0, 100), 2)])
+def test_of_one_step_no_curve_is_made_and_that_is_no_mistake(
+    steps: tuple[int, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = composition.compose([f"root={tmp_path}", "name=x"])
+    plan.write(tmp_path / "sweeps" / "x", cells(*steps))
+
+    def refuse(*_: object) -> None:
+        raise Mistake("a curve needs two steps or more")
+
+    monkeypatch.setattr(after, "cluster", refuse)
+    if code == 1:
+        assert after.finish(config, ["cluster"], {}) == 1
+    else:
+        with pytest.raises(Mistake):
+            after.finish(config, ["cluster"], {})
 
 
 def test_without_sbatch_nothing_is_begun(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -150,6 +150,20 @@ def changed(run, change):
     return path
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda array: array.index_fill(0, torch.tensor([3]), torch.inf), "a number that is not finite"),
+        (lambda array: array * torch.nan, "a number that is not finite"),
+        (lambda array: array.to(torch.int32), "torch.int32 in place of floats"),
+    ],
+)
+def test_weights_that_are_no_finite_numbers_are_named(run, spoil, said):
+    path = changed(run, lambda state: state.update({"embed.W_E": spoil(state["embed.W_E"])}))
+    with pytest.raises(Mistake, match=f"step_0000007.safetensors holds {said} in embed"):
+        folder.load(path)
+
+
 def test_a_missing_key_is_named(run):
     path = changed(run, lambda state: state.pop("blocks.1.attn.W_K"))
     refused(path, "blocks.1.attn.W_K missing (1 in all)")
