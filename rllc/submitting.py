@@ -15,7 +15,7 @@ from rllc.launch import limit, queue, script, size, slurm, submission
 from rllc.launch.wait import wait
 from rllc.plan import Cell
 
-LATE = 30.0  # seconds
+LATE = 30.0  # seconds: a shared folder shows what a node wrote only after a while
 
 
 def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:

@@ -6,9 +6,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "wandb"))
 import mock_server
+from small import KEY, PNG, whole
 
 from rllc.track import collector
-from sweeps import KEY, PNG, whole
 
 
 class Recorder:

@@ -3,12 +3,12 @@ import sys
 import time
 
 import pytest
+from small import STEPS, WANDB, expected, plan, row, scrambled, trained, training
 
 from rllc import track
 from rllc.config import Track
 from rllc.mistake import Mistake
 from rllc.track import feed, points
-from sweeps import STEPS, WANDB, expected, plan, row, scrambled, trained, training
 
 NONE = Track("none", "rllc", None, "auto")
 

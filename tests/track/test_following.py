@@ -1,12 +1,12 @@
 import types
 
 import pytest
+from small import STEPS, WANDB, expected, measure, plan, trained, training, value, write_plan
 
 from rllc import atomic, derive, following, store
 from rllc.mistake import Mistake
 from rllc.task import Task
 from rllc.track import points
-from sweeps import STEPS, WANDB, expected, measure, plan, trained, training, value, write_plan
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
+from small import KEY
+
 from rllc.track import secrets
-from sweeps import KEY
 
 
 def test_secrets_are_masked_and_nothing_else():

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import file_reader
 import pytest
+from small import KEY, STEPS, WANDB, expected, measure, plan, row, scrambled, training
 
 from rllc import closing, store, track
 from rllc.track import ending, journal, turn
-from sweeps import KEY, STEPS, WANDB, expected, measure, plan, row, scrambled, training
 
 pytestmark = pytest.mark.slow
 WHOLE = {"run pile": expected("pile"), "run code": expected("code")}
