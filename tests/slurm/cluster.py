@@ -33,6 +33,19 @@ class Cluster:
         """Bring up what is down, all of it the first time."""
         self._script("start_slurm.sh", str(self.folder))
 
+    def begin(self) -> None:
+        """Start it, and anew where it does not run a job on each node within 20 s."""
+        for _ in range(3):
+            self.start()
+            nodes = self.settings["NODES"]
+            with suppress(subprocess.SubprocessError):
+                environment = {**os.environ, "SLURM_CONF": self.configuration}
+                words = ["srun", "-N", nodes, "-n", nodes, "--mem=10M", "true"]
+                subprocess.run(words, env=environment, capture_output=True, check=True, timeout=20)
+                return
+            self.stop()
+        raise AssertionError("no Slurm of simulated nodes could be started")
+
     def stop(self) -> None:
         """End the daemons and jobs, and remove the folder."""
         self._script("stop_slurm.sh", str(self.folder), "--purge")

@@ -79,7 +79,7 @@ def bare(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     prefix = f"{shared.name.replace('pytest-', 'p')}{os.environ.get('PYTEST_XDIST_WORKER', '')}bare"
     settings = {"NODES": "2", "GPUS": "0", "MAX_ARRAY": "3", "CONTROLLER": "", "PREFIX": prefix}
     cluster = Cluster(tmp_path / "slurm", settings)
-    cluster.start()
+    cluster.begin()
     monkeypatch.setenv("SLURM_CONF", cluster.configuration)
     yield cluster
     cluster.stop()
