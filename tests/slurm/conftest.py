@@ -73,12 +73,16 @@ def alone(site: Cluster, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.fixture
-def bare(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A small cluster of its own, without accounting or a warning of preemption, with three elements an array."""
+def bare(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A small cluster of its own, without accounting or a warning of preemption, with three elements an array.
+
+    Its folder is not the test's own: sockets of job steps lie in it, whose paths may have 107 letters.
+    """
     possible()
-    prefix = f"{shared.name.replace('pytest-', 'p')}{os.environ.get('PYTEST_XDIST_WORKER', '')}bare"
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    prefix = f"{shared.name.replace('pytest-', 'p')}{worker}bare"
     settings = {"NODES": "2", "GPUS": "0", "MAX_ARRAY": "3", "CONTROLLER": "", "PREFIX": prefix}
-    cluster = Cluster(tmp_path / "slurm", settings)
+    cluster = Cluster(shared / f"bare{worker}", settings)
     cluster.begin()
     monkeypatch.setenv("SLURM_CONF", cluster.configuration)
     yield cluster
