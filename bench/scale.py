@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rllc import gather, plan, shards, status, store
+from rllc import gather, plan, planning, shards, status, store
 from rllc.config import Grid, Model
-from rllc.plan import Checkpoint, Dataset
+from rllc.planning import Checkpoint, Dataset
 from rllc.task import Estimate, Sampler
 
 MODEL = Model(n_layers=10, n_heads=10, d_model=640, d_head=64, n_ctx=1024, d_vocab=50000, positions="learned")
@@ -39,7 +39,7 @@ def cells(steps: int) -> list[plan.Cell]:
         Checkpoint("demo-s0", step, f"runs/demo-s0/checkpoints/step_{step:07}.safetensors", f"{step:016x}", MODEL)
         for step in range(0, 1000 * steps, 1000)
     ]
-    return plan.cells(checkpoints, DATASETS, DATASETS[0], grid=GRID, sampler=SAMPLER)
+    return planning.cells(checkpoints, DATASETS, DATASETS[0], grid=GRID, sampler=SAMPLER)
 
 
 def half(sweep: Path, steps: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllc import atomic, closing, legal, plan, trajectories
+from rllc import atomic, closing, legal, plan, planning, trajectories
 from rllc.backends import installed
 from rllc.mistake import Mistake, unknown
 from rllc.task import Estimate, Sampler, Task
@@ -58,7 +58,7 @@ def estimate(
     installed.check(options)
     model, weights = folder.load(path)
     legal.check_backend(options, model)
-    if caution := plan.caution(model, part):
+    if caution := planning.caution(model, part):
         warnings.warn(caution, stacklevel=2)
     if rows.ndim != 2 or rows.dtype.kind not in "iu" or not 2 <= rows.shape[1] <= model.n_ctx:
         raise Mistake(f"tokens: {rows.dtype} of shape {rows.shape} are not whole numbers, (rows, 2 to {model.n_ctx}).")

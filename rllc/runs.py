@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllc import atomic, elsewhere, labels, launch, plan, progress, train
+from rllc import atomic, elsewhere, labels, launch, planning, progress, train
 from rllc.config import Config, Model
 from rllc.data import repeats, rows, tokenizer
 from rllc.data.documents import fingerprint, train_documents
@@ -134,7 +134,7 @@ def fit(config: Config, *, watch: Callable[[], None] = lambda: None) -> int:
         )
 
 
-def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dataset]:
+def datasets(config: Config, model: Model) -> tuple[list[planning.Dataset], planning.Dataset]:
     """Estimation rows of each dataset of the grid, and the random sequences for prefix matching.
 
     Raises:
@@ -158,11 +158,11 @@ def datasets(config: Config, model: Model) -> tuple[list[plan.Dataset], plan.Dat
     for each in found:
         loss, baseline = labels.find(config, each.name, model, run.tokenizer)
         where = relative(baseline, config) if baseline else ""
-        planned.append(plan.Dataset(each.name, each.digest, relative(each.path, config), loss, where))
-    return planned, plan.Dataset(twice.name, twice.digest, relative(twice.path, config))
+        planned.append(planning.Dataset(each.name, each.digest, relative(each.path, config), loss, where))
+    return planned, planning.Dataset(twice.name, twice.digest, relative(twice.path, config))
 
 
-def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkpoint]:
+def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[planning.Checkpoint]:
     """Every checkpoint of the grid with its content hash, whole and of the right shape; from the hub where it must be.
 
     Raises:
@@ -180,7 +180,7 @@ def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[plan.Checkp
             if model != first:
                 raise Mistake(f"run: {files[step]} is of another architecture than step {steps[run.name][0]}.")
             measured = elsewhere.measured(model, config.source) if config.source else model
-            found.append(plan.Checkpoint(run.name, step, relative(files[step], config), digest, measured))
+            found.append(planning.Checkpoint(run.name, step, relative(files[step], config), digest, measured))
     return found
 
 

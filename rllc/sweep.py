@@ -16,6 +16,7 @@ from rllc import (
     launch,
     modules,
     plan,
+    planning,
     probe,
     resolve,
     runs,
@@ -90,13 +91,13 @@ def check(config: Config) -> dict[str, list[int]]:
     if config.module is not None:
         return modules.check(config, config.module)
     steps, model = runs.steps(config), runs.model(config)
-    wanted = plan.parts_of(model, config.grid.parts)
+    wanted = planning.parts_of(model, config.grid.parts)
     if not outline(config, {run: found[:1] for run, found in steps.items()}):  # each step has the same cells
         raise Mistake(
             f"grid.metrics: {config.grid.metrics} measure nothing of grid.parts {config.grid.parts}; scores are of "
             "whole heads, as L0H1, and compositions and paths of two heads of different layers."
         )
-    for sentence in filter(None, (plan.caution(model, part) for part in config.grid.parts)):
+    for sentence in filter(None, (planning.caution(model, part) for part in config.grid.parts)):
         print(f"rllc: grid.parts: {sentence}", file=sys.stderr)
     for name in {*(config.grid.datasets or config.data), *([] if config.elsewhere else [config.train.data])}:
         with rows.named(name):
@@ -128,10 +129,10 @@ def rehearse(config: Config) -> str:
 def outline(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
     """The cells that a plan will have, without the hashes and paths of files that may not exist yet."""
     model = runs.model(config)
-    checkpoints = [plan.Checkpoint(run, step, "", "", model) for run, found in steps.items() for step in found]
-    datasets = [plan.Dataset(name, "", "") for name in config.grid.datasets or config.data]
-    repeats = plan.Dataset("repeats", "", "")
-    return plan.cells(checkpoints, datasets, repeats, grid=config.grid, sampler=config.sampler)
+    checkpoints = [planning.Checkpoint(run, step, "", "", model) for run, found in steps.items() for step in found]
+    datasets = [planning.Dataset(name, "", "") for name in config.grid.datasets or config.data]
+    repeats = planning.Dataset("repeats", "", "")
+    return planning.cells(checkpoints, datasets, repeats, grid=config.grid, sampler=config.sampler)
 
 
 def train(config: Config, *, watch: Callable[[], None] = lambda: None) -> None:
@@ -166,7 +167,7 @@ def make_plan(config: Config, steps: dict[str, list[int]]) -> None:
 
 def _cells(config: Config, steps: dict[str, list[int]], old: Sequence[Cell]) -> list[Cell]:
     datasets, repeats = runs.datasets(config, runs.model(config))
-    cells = plan.cells(runs.checkpoints(config, steps), datasets, repeats, grid=config.grid, sampler=config.sampler)
+    cells = planning.cells(runs.checkpoints(config, steps), datasets, repeats, grid=config.grid, sampler=config.sampler)
     return kept.mark(cells, config.grid.keep or [], runs.model(config).n_ctx, old)
 
 

@@ -14,7 +14,7 @@ LAYERS = (
     ("means", "backends samplers bias budget convergence diagnostics models zoo data store track train atomic progress "
               "version tail hub"),
     ("science", "metrics laws"),
-    ("read", "closing meaning plan shards kept merge devinterp_store gather status "
+    ("read", "closing meaning plan planning shards kept merge devinterp_store gather status "
              "tables trajectories stages bootstrap scaling nulls "
              "kshape dtw kmedoids stability methods scopes fits cluster rand matching findings head_types "
              "compare separation clustering report"),

@@ -2,7 +2,7 @@ import typing
 
 import pytest
 
-from rllc import config, plan
+from rllc import config, planning
 from rllc.config import Grid, Model
 from rllc.measured import METRICS
 from rllc.metrics import named
@@ -10,14 +10,14 @@ from rllc.task import Sampler
 
 MODEL = Model(3, 2, 8, 4, 12, 300, "shortformer")
 SAMPLER = Sampler(lr=1e-3, nbeta=30, gamma=200, chains=2, draws=3, burn_in=0, batch=2)
-DATASETS = [plan.Dataset("a", "ha", "a.npy"), plan.Dataset("b", "hb", "b.npy")]
-REPEATS = plan.Dataset("repeats", "hr", "r.npy")
+DATASETS = [planning.Dataset("a", "ha", "a.npy"), planning.Dataset("b", "hb", "b.npy")]
+REPEATS = planning.Dataset("repeats", "hr", "r.npy")
 
 
 def cells(metrics, parts=("heads",), seeds=(0,)):
     grid = Grid(None, list(parts), None, list(seeds), list(metrics))
-    at = [plan.Checkpoint("run", 0, "c", "w", MODEL)]
-    return plan.cells(at, DATASETS, REPEATS, grid=grid, sampler=SAMPLER)
+    at = [planning.Checkpoint("run", 0, "c", "w", MODEL)]
+    return planning.cells(at, DATASETS, REPEATS, grid=grid, sampler=SAMPLER)
 
 
 def test_every_metric_has_a_name_a_place_and_a_function():

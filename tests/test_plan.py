@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rllc import plan
+from rllc import plan, planning
 from rllc.config import Grid, Model
 from rllc.mistake import Mistake
-from rllc.plan import Cell, Checkpoint, Dataset
+from rllc.plan import Cell
+from rllc.planning import Checkpoint, Dataset
 from rllc.task import Budget, Sampler
 
 MODEL = Model(n_layers=2, n_heads=12, d_model=16, d_head=4, n_ctx=16, d_vocab=300, positions="shortformer")
@@ -29,7 +30,7 @@ def checkpoints(*steps: int, run: str = "demo-s0", weights: str = "w") -> list[C
 def cells(*steps: int, sampler: Sampler = SAMPLER, datasets: list[Dataset] = DATASETS, **changed: object) -> list[Cell]:
     weights = str(changed.pop("weights", "w"))
     grid = dataclasses.replace(GRID, **changed)
-    return plan.cells(checkpoints(*steps, weights=weights), datasets, REPEATS, grid=grid, sampler=sampler)
+    return planning.cells(checkpoints(*steps, weights=weights), datasets, REPEATS, grid=grid, sampler=sampler)
 
 
 def test_the_grid_is_spelt_out() -> None:
@@ -56,7 +57,7 @@ def test_the_order_is_run_step_dataset_layer_and_head_by_number() -> None:
     rng = np.random.default_rng(0)
     given = [*checkpoints(1000, 200, 0, run="demo-s1"), *checkpoints(1000, 200, 0)]
     shuffled = [given[i] for i in rng.permutation(len(given))]
-    found = plan.cells(shuffled, DATASETS[::-1], REPEATS, grid=GRID, sampler=SAMPLER)
+    found = planning.cells(shuffled, DATASETS[::-1], REPEATS, grid=GRID, sampler=SAMPLER)
     tasks = [cell.task for cell in found if cell.task.metric == "llc" and cell.task.seed == 0]
     expected = itertools.product(
         ("demo-s0", "demo-s1"), (0, 200, 1000), ("code", "pile"), [f"L{la}H{h}" for la in range(2) for h in range(12)]
@@ -65,7 +66,7 @@ def test_the_order_is_run_step_dataset_layer_and_head_by_number() -> None:
 
 
 def test_heads_are_spelt_out_once_beside_other_parts() -> None:
-    parts = plan.parts_of(MODEL, ["L1H6", "heads", "L0*", "L1H6.q", "*"])
+    parts = planning.parts_of(MODEL, ["L1H6", "heads", "L0*", "L1H6.q", "*"])
     assert parts[0] == "L1H6"
     assert sorted(parts[1:24]) == sorted(
         f"L{layer}H{head}" for layer in range(2) for head in range(12) if (layer, head) != (1, 6)
@@ -82,7 +83,7 @@ def test_scores_of_patterns_are_measured_on_whole_heads_alone() -> None:
 def test_a_part_that_does_not_exist_is_refused() -> None:
     sentence = r"^grid.parts: 'L2H9' matches no parameter; nearest: L1H9, L0H9, .*; legal: heads L0H0, L0H1"
     with pytest.raises(Mistake, match=sentence):
-        plan.parts_of(MODEL, ["heads", "L2H9"])
+        planning.parts_of(MODEL, ["heads", "L2H9"])
 
 
 def test_layer_0_costs_more_than_layer_1() -> None:
@@ -152,7 +153,7 @@ def test_growing_keeps_the_old_and_adds_the_new_in_order(tmp_path: Path) -> None
 
 def test_growing_by_another_dataset_or_run_is_no_change_of_meaning(tmp_path: Path) -> None:
     old = cells(0, datasets=DATASETS[:1])
-    other = plan.cells(checkpoints(0, run="demo-s1"), DATASETS, REPEATS, grid=GRID, sampler=SAMPLER)
+    other = planning.cells(checkpoints(0, run="demo-s1"), DATASETS, REPEATS, grid=GRID, sampler=SAMPLER)
     assert len(plan.grow(old, [*cells(0), *other], tmp_path)) == 2 * len(cells(0))
 
 

@@ -11,7 +11,7 @@ import torch
 from hub import Hub, directed
 from layouts import SHAPE, TOKENIZER, lens_state, neox, packed, tiny_attn, transformers_files
 
-from rllc import catalogue, composition, runs
+from rllc import catalogue, composition, planning, runs
 from rllc.config import Config, Model, Source
 from rllc.data import tokenizer
 from rllc.mistake import Mistake
@@ -160,13 +160,13 @@ def test_a_checkpoint_is_gone_before_the_next_is_loaded(
     import gc
     import weakref
 
-    from rllc import plan, work
+    from rllc import work
 
     words = ["grid.parts=[L0H6]", "grid.metrics=[llc]", "sampler.chains=1", "sampler.draws=2", "sampler.batch=2"]
     asked = config(tmp_path, paper, *words)
     runs.prepare(asked)
     data, repeats = runs.datasets(asked, runs.model(asked))
-    cells = plan.cells(
+    cells = planning.cells(
         runs.checkpoints(asked, runs.steps(asked)), data, repeats, grid=asked.grid, sampler=asked.sampler
     )
     seen: list[Callable[[], object]] = []

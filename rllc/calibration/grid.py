@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from rllc import bias, plan
+from rllc import bias, plan, planning
 from rllc.config import Calibrate, Config
 from rllc.legal import check_sampler
 from rllc.mistake import Mistake, unknown
 from rllc.models import parts
-from rllc.plan import Cell, Checkpoint, Dataset
+from rllc.plan import Cell
+from rllc.planning import Checkpoint, Dataset
 from rllc.task import Sampler
 
 T = TypeVar("T")
@@ -128,11 +129,11 @@ def cells(
 ) -> list[Cell]:
     """A cell for each setting, checkpoint, dataset and part; those that read the same things stand together."""
     found = []
-    wanted = chosen(config, plan.parts_of(checkpoints[0].model, config.grid.parts))
+    wanted = chosen(config, planning.parts_of(checkpoints[0].model, config.grid.parts))
     grid = dataclasses.replace(config.grid, parts=wanted, metrics=["llc"], seeds=config.grid.seeds[:1])
     for setting in tried:
         sampler = setting.sampler(config.sampler, config.calibrate.chains, relaxations)
-        found += plan.cells(checkpoints, datasets, datasets[0], grid=grid, sampler=sampler)
+        found += planning.cells(checkpoints, datasets, datasets[0], grid=grid, sampler=sampler)
     return sorted((_below(cell) for cell in found), key=_order)
 
 

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rllc import atomic, cost, derive, launch, plan, probe, runs, store, sweep
+from rllc import atomic, cost, derive, launch, plan, planning, probe, runs, store, sweep
 from rllc.calibration import choice, grid, output
 from rllc.calibration.choice import Judgement
 from rllc.calibration.finding import Finding
 from rllc.calibration.grid import Setting
 from rllc.config import Config
 from rllc.mistake import Unfinished
-from rllc.plan import Cell, Checkpoint, Dataset
+from rllc.plan import Cell
+from rllc.planning import Checkpoint, Dataset
 from rllc.task import Sampler
 
 LARGE = 8  # settings, above which the first round is short
@@ -80,7 +81,7 @@ def _outline(config: Config) -> Search:
     """The search before its files exist."""
     ((run, saved),) = sweep.check(config).items()
     model = runs.model(config)
-    grid.chosen(config, plan.parts_of(model, config.grid.parts))
+    grid.chosen(config, planning.parts_of(model, config.grid.parts))
     checkpoints = [Checkpoint(run, step, "", "", model) for step in grid.steps(config, saved)]
     datasets = [Dataset(name, "", "") for name in config.grid.datasets or config.data]
     return Search(config, checkpoints, datasets, *grid.settings(config.calibrate, config.sampler))

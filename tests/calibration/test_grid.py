@@ -4,7 +4,7 @@ from rllc import composition
 from rllc.calibration import grid
 from rllc.calibration.grid import Setting
 from rllc.mistake import Mistake
-from rllc.plan import Checkpoint, Dataset
+from rllc.planning import Checkpoint, Dataset
 
 HEADS = [f"L{layer}H{head}" for layer in range(5) for head in range(8)]
 
