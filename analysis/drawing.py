@@ -1,7 +1,7 @@
 """What the scripts of figures share: the sweep they are given, what it lacks, and where a figure goes."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,18 @@ def lines(axes: "Axes", curves: Curves, d: int, shown: dict[str, looks.Look], sp
     style.shade(axes, spans)
     axes.set_ylim(axes.get_ylim())
     ends.label(axes, found, axes.get_position().height * axes.figure.get_figheight())
+
+
+def by_layer(found: Source, run: str, title: str, shown: Callable[[list[str]], dict[str, looks.Look]]) -> "Figure":
+    """Draw a panel for each layer and dataset: `shown` chooses among the parts of a layer."""
+    curves = found.curves[run]
+    places = [(layer, d) for layer in curves.layers() for d in range(len(curves.datasets))]
+    figure, axes_N = panels(len(places), f"{title} · run {run}")
+    for axes, (layer, d) in zip(axes_N, places, strict=True):
+        lines(axes, curves, d, shown([curves.parts[p] for p in curves.layers()[layer]]), found.spans(run))
+        axes.set_title(f"{layer} · {curves.datasets[d]}")
+        axes.set_ylabel(found.symbol)
+    return figure
 
 
 def heads_of(found: Source, run: str, types: Iterable[str]) -> dict[str, looks.Look]:

@@ -10,23 +10,18 @@ from rllc.report import looks, style
 
 def main() -> None:
     found = drawing.read()
-    for run, curves in found.curves.items():
+    for run in found.curves:
         types = found.types(run)
         if not types:
             raise drawing.lacks(
                 "types of heads", "add prev_token, current_token and prefix to grid.metrics, and cluster"
             )
-        layers = curves.layers()
+
+        def shown(inside: list[str], types: dict[str, str] = types) -> dict[str, looks.Look]:
+            return {part: looks.look(n) for n, part in enumerate(part for part in inside if types.get(part) == "other")}
+
         with style.settings():
-            figure, panels = drawing.panels(len(layers) * len(curves.datasets), f"Multigram heads · run {run}")
-            for n, axes in enumerate(panels):
-                layer, d = list(layers)[n // len(curves.datasets)], n % len(curves.datasets)
-                inside = [curves.parts[p] for p in layers[layer] if types.get(curves.parts[p]) == "other"]
-                shown = {part: looks.look(place) for place, part in enumerate(inside)}
-                drawing.lines(axes, curves, d, shown, found.spans(run))
-                axes.set_title(f"{layer} · {curves.datasets[d]}")
-                axes.set_ylabel(found.symbol)
-            drawing.save(figure, run)
+            drawing.save(drawing.by_layer(found, run, "Multigram heads", shown), run)
 
 
 if __name__ == "__main__":

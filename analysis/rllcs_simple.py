@@ -12,19 +12,14 @@ def main() -> None:
     found = drawing.read()
     if found.groups is None:
         raise drawing.lacks("clusters", "run `rllc cluster`")
-    for run, curves in found.curves.items():
+    for run in found.curves:
         labels = looks.group_labels(run, found.groups)
-        layers = curves.layers()
+
+        def shown(inside: list[str], labels: dict[str, int] = labels) -> dict[str, looks.Look]:
+            return {part: looks.look(label) for part, label in labels.items() if part in inside}
+
         with style.settings():
-            figure, panels = drawing.panels(len(layers) * len(curves.datasets), f"Attention head rLLC · run {run}")
-            for n, axes in enumerate(panels):
-                layer, d = list(layers)[n // len(curves.datasets)], n % len(curves.datasets)
-                inside = {curves.parts[p] for p in layers[layer]}
-                shown = {part: looks.look(label) for part, label in labels.items() if part in inside}
-                drawing.lines(axes, curves, d, shown, found.spans(run))
-                axes.set_title(f"{layer} · {curves.datasets[d]}")
-                axes.set_ylabel(found.symbol)
-            drawing.save(figure, run)
+            drawing.save(drawing.by_layer(found, run, "Attention head rLLC", shown), run)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def pictures(source: Source) -> Iterator[Picture]:
     groups = source.groups
     if groups is None:
         return
-    for run in dict.fromkeys(run for run, _ in groups.chosen):
+    for run in groups.runs:
         if any(groups.between.get((run, scope)) for scope in groups.scopes(run)):
             caption = (
                 f"{INDEX[0].upper()}{INDEX[1:]} between each two clusterings at the main k of a scope; a panel for "
@@ -114,7 +114,7 @@ def over_runs(groups: Groups) -> "Figure":
     scopes = _scopes(groups, "all")
     lines = {scope: groups.agreed("all", scope) for scope in scopes}
     figure, panels, box = _dots(groups, lines, "Agreement with types of heads · all training runs")
-    runs = list(dict.fromkeys(run for run, _ in groups.chosen))
+    runs = groups.runs
     for axes, scope in zip(panels, scopes, strict=True):
         y_M = np.arange(len(lines[scope]))
         for n, run in enumerate(runs):

@@ -31,7 +31,7 @@ def pictures(source: Source) -> Iterator[Picture]:
     groups = source.groups
     if groups is None:
         return
-    for run in dict.fromkeys(run for run, _ in groups.chosen):
+    for run in groups.runs:
         if any(groups.shares.get((run, scope)) for scope in groups.scopes(run)):
             caption = (
                 "Share of clusterings in which two heads are in one group, from 0 (never) to 1 (always), at the main k "

@@ -84,6 +84,11 @@ class Groups:
     transfers: tuple[dict[str, str], ...]
     settings: dict[str, Any]
 
+    @property
+    def runs(self) -> list[str]:
+        """Runs that were clustered, in order."""
+        return list(dict.fromkeys(run for run, _ in self.chosen))
+
     def scopes(self, run: str) -> list[str]:
         """Scopes of a run, in the order in which they were clustered."""
         return [scope for name, scope in self.chosen if name == run]

@@ -36,7 +36,7 @@ def pictures(source: Source) -> Iterator[Picture]:
     except Mistake:
         return
     _, how = groups.primary
-    for run in dict.fromkeys(run for run, _ in groups.chosen):
+    for run in groups.runs:
         if run not in curves:
             continue
         caption = (

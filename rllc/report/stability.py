@@ -1,7 +1,4 @@
-"""Figures of how far groups survive when the curves move within their errors, over k.
-
-Shape letter: K numbers of groups.
-"""
+"""Figures of how far groups survive when the curves move within their errors, over k."""
 
 import functools
 from collections.abc import Iterator
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rllc.report import looks, style
+from rllc.report import looks, over_k, style
 from rllc.report.grouping import Groups
 from rllc.report.picture import Picture, name
 from rllc.report.source import Source
@@ -18,7 +15,6 @@ from rllc.stability import READINGS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = 3  # at most, of panels
 BASIS = {
     "chains": "the chains are drawn again with replacement, the same for all heads and steps of a dataset",
     "errors": "the curves are moved by independent normal errors, since the single chains are not known",
@@ -31,7 +27,7 @@ def pictures(source: Source) -> Iterator[Picture]:
     if groups is None:
         return
     method, how = groups.primary
-    for run in dict.fromkeys(run for run, _ in groups.chosen):
+    for run in groups.runs:
         basis = groups.settings.get("draws_from", {}).get(run, "none")
         if basis not in BASIS or not any(
             np.isfinite(one.jaccard) for way, found in groups.stability.items() if way[0] == run for one in found
@@ -51,17 +47,11 @@ def pictures(source: Source) -> Iterator[Picture]:
 
 def stability(groups: Groups, run: str) -> "Figure":
     """Draw a panel for each scope."""
-    scopes = groups.scopes(run)
-    columns = max(2, min(len(scopes), COLUMNS))
-    box = style.across(columns, 2.3, legend=True)
-    figure, panels = style.panels(len(scopes), columns, box, title=f"Stability over k · run {style.shown(run)}")
-    for axes, scope in zip(panels, scopes, strict=True):
+    figure, panels, box = over_k.panels(groups, run, "Stability")
+    for scope, axes in panels.items():
+        ks, value_K = over_k.null(axes, groups, "jaccard", run=run, scope=scope)
         way = (run, scope, *groups.primary)
         found = {int(one[4]): of for one, of in groups.stability.items() if one[:4] == way}
-        means = {int(one[4]): of for one, of in groups.scores["jaccard"].items() if one[:4] == way}
-        ks = sorted(means)
-        value_K, median_K, q95_K = np.array([means[k] for k in ks]).reshape(-1, 3).T
-        axes.fill_between(ks, median_K, q95_K, color="#999999", alpha=0.3, lw=0, label="null, median to 95 %")
         for least, _ in READINGS[:-1]:
             axes.axhline(least, color="#BBBBBB", lw=0.8, ls=(0, (4, 2)), zorder=0)
         for k, of_k in found.items():
@@ -73,11 +63,9 @@ def stability(groups: Groups, run: str) -> "Figure":
         if main in found:
             least_stable = min(one.jaccard for one in found[main])
             axes.plot([main], [least_stable], "o", ms=15, mfc="none", mec="black", mew=1.2)
-        axes.set_title(f"{scope} · k = {main} ({groups.chosen[run, scope][1]})")
-        axes.set_xticks(ks)
         axes.set_xlim(ks[0] - 0.4, ks[-1] + 0.4)
-        axes.set_ylim(min(0.35, float(np.nanmin([*value_K, *median_K, 0.35]))) - 0.03, 1.04)
-        axes.set_xlabel("number of groups k")
+        axes.set_ylim(min(0.32, axes.get_ylim()[0]), 1.04)
         axes.set_ylabel("Jaccard stability")
-    style.above(panels[0], *panels[0].get_legend_handles_labels(), box)
+    first = next(iter(panels.values()))
+    style.above(first, *first.get_legend_handles_labels(), box)
     return figure

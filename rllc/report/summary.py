@@ -32,7 +32,7 @@ def findings(source: Source) -> Iterator[str]:
         f"The primary clustering is {method} with scaling {how}; it was named in the configuration before looking. "
         "Every other method and scaling is reported beside it."
     )
-    for run in dict.fromkeys(run for run, _ in groups.chosen):
+    for run in groups.runs:
         yield from _grouped(groups, run)
     yield from _over_runs(groups)
     if not groups.agreement:
