@@ -18,3 +18,13 @@ def test_both_ways_have_one_value_one_gradient_and_one_layout(length, monkeypatc
         found.append([mixed, *torch.autograd.grad(mixed, live, given[3])])
     for kept, fused in zip(*found, strict=True):
         torch.testing.assert_close(kept, fused, atol=1e-12, rtol=1e-10)
+
+
+def test_the_fused_way_keeps_no_patterns(monkeypatch):
+    monkeypatch.setattr(causal, "PATTERN_SIZE", 0)
+    live, kept = [torch.randn(3, 5, 130, requires_grad=True) for _ in range(3)], []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda array: kept.append(array.numel()) or array, lambda array: array
+    ):
+        causal.attend(*live)
+    assert max(kept) < 130 * 130
