@@ -74,7 +74,7 @@ def owner(folder: Path, what: str) -> Iterator[None]:
         Mistake: another process holds it, or the folder cannot be written.
     """
     marker = folder / "owner.json"
-    mine = {"host": socket.gethostname(), "boot": _boot(), "pid": os.getpid(), "started": _started(os.getpid())}
+    mine = {**_here(), "pid": os.getpid(), "started": _started(os.getpid())}
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def owner(folder: Path, what: str) -> Iterator[None]:
 def owned(folder: Path) -> bool:
     """Whether a process that runs, as far as can be known, holds the marker of the folder."""
     held = _read(folder / "owner.json")
-    return held is not None and not _dead(held, {"host": socket.gethostname(), "boot": _boot()})
+    return held is not None and not _dead(held, _here())
 
 
 def _temporary(path: Path) -> Path:
@@ -121,6 +121,11 @@ def _place() -> tuple[str, str]:
     host = f"{socket.gethostname()} {namespace.readlink() if namespace.exists() else ''}"
     first, second = (hashlib.sha256(name.encode()).hexdigest()[:8] for name in (host, _boot()))
     return first, second
+
+
+def _here() -> dict[str, Any]:
+    """Where this process runs: its numbers say nothing outside of the space, a container's or the host's."""
+    return {"host": socket.gethostname(), "space": _place()[0], "boot": _boot()}
 
 
 def _create(marker: Path, text: str) -> bool:
@@ -158,7 +163,10 @@ def _read(marker: Path) -> dict[str, Any] | None:
 def _dead(held: dict[str, Any], mine: dict[str, Any]) -> bool:
     if held.get("host") != mine["host"]:
         return False
-    return held.get("boot") != mine["boot"] or _started(int(held.get("pid", 0))) != held.get("started")
+    if held.get("boot") != mine["boot"]:
+        return True
+    here = held.get("space", mine["space"]) == mine["space"]
+    return here and _started(int(held.get("pid", 0))) != held.get("started")
 
 
 def _boot() -> str:

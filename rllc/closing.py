@@ -5,12 +5,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from rllc import gather
 from rllc.task import HEALTH
 from rllc.track.collector import TABLE_ROWS
 
-COLUMNS = (
-    "key", "run", "step", "part", "layer", "head", "dataset", "metric", "seed", "value", "error", "health", "reason",
-)  # fmt: skip
 FILES = {
     "figures": "report/*.png",
     "page": "report/index.html",
@@ -72,7 +70,7 @@ def _estimates(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     with parquet.ParquetFile(file) as content:
-        names = [name for name in COLUMNS if name in content.schema_arrow.names]
+        names = [name for name in gather.LINE if name in content.schema_arrow.names]
         batches = content.iter_batches(TABLE_ROWS, columns=names)
         return list(next((batch.select(names).to_pylist() for batch in batches), []))
 

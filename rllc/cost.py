@@ -106,7 +106,7 @@ def past(root: Path) -> dict[Kind, Rate]:
     seen: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
     for sweep in [*root.glob("sweeps/*"), *root.glob("sweeps/*/calibration")]:
         files = list(sweep.glob(f"index/{socket.gethostname()}-*.jsonl"))
-        lines = [line for file in files for line in store.parse(file.read_bytes().split(b"\n"))]
+        lines = [line for file in files for line in store.entries(file.read_bytes().split(b"\n"))]
         seconds = {line["key"]: line["seconds"] for line in lines}
         for cell in plan.read(sweep) if seconds else []:
             if seconds.get(cell.task.key) is not None:

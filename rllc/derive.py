@@ -43,8 +43,7 @@ def gather_results(config: Config) -> int:
     else:
         store.tidy(sweep)
         with progress.bar("gather") as show:
-            gather.gather(sweep, cells, progress=show)
-        present &= store.keys(sweep)  # without what was found damaged, and what came while the others were read
+            present = gather.gather(sweep, cells, progress=show)
         atomic.write_text(sweep / "gathered.txt", _stamp(present, sweep))
     if len(present) < len(cells):
         print(f"rllc: {len(cells) - len(present)} of {len(cells)} results are missing.", file=sys.stderr)
@@ -105,7 +104,7 @@ def track_again(config: Config) -> int:
     from pyarrow import parquet
 
     sweep = folder(config)
-    estimates = parquet.read_table(_gathered(sweep), columns=list(closing.COLUMNS)).to_pylist()
+    estimates = parquet.read_table(_gathered(sweep), columns=list(gather.LINE)).to_pylist()
     losses = sweep / "training.parquet"
     with track.Collector(sweep, config.track, {}, again=True) as collector:
         for run, lines in groupby(parquet.read_table(losses).to_pylist() if losses.exists() else [], itemgetter("run")):

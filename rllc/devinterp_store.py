@@ -150,7 +150,7 @@ def _task(row: Mapping[str, str], stored: Stored) -> Task:
 
 
 def _digest(names: Iterable[str]) -> str:
-    return hashlib.sha256("devinterp:".join(names).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(("devinterp", *names)).encode()).hexdigest()[:16]
 
 
 def _rows(table: Path) -> list[dict[str, str]]:

@@ -17,7 +17,6 @@ from rllc import atomic, closing, gather, plan, store, track
 from rllc.config import Track
 from rllc.launch import queue, submission
 from rllc.mistake import Mistake
-from rllc.plan import Cell
 from rllc.tail import Tail
 from rllc.task import Task
 
@@ -36,7 +35,7 @@ def follow(sweep: Path, options: Track, *, working: Callable[[], bool | None], s
     """
     cells = plan.required(sweep)
     tasks = {cell.task.key: cell.task for cell in cells}
-    with track.Collector(sweep, options, trainings(sweep, cells)) as collector:
+    with track.Collector(sweep, options, gather.trainings(sweep, cells)) as collector:
         collector.expect(tasks.values())
         watch = _Watch(sweep, tasks, collector, set(tasks))
         watch.tail.skip()
@@ -54,25 +53,24 @@ def follow(sweep: Path, options: Track, *, working: Callable[[], bool | None], s
         return int(not collector.finish(lambda: closing.overview(sweep)))
 
 
-def trainings(sweep: Path, cells: list[Cell]) -> dict[str, Path]:
-    """The metrics file of each run of a plan, where its checkpoints come from a training of this project."""
-    files = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent / "metrics.jsonl" for cell in cells}
-    return {run: file for run, file in files.items() if file.exists()}
-
-
 def working(sweep: Path) -> bool | None:
     """Whether anybody is known to work on a sweep: who holds its marker, or jobs in a queue; None where nobody is.
 
     Workers that were started by hand leave no sign but their results, so that there is never a certain no.
     """
-    submitted = [job for one in submission.found(sweep) for job in (*one.jobs, one.gather)]
-    queued = {job.job for job in queue.jobs() or []} if submitted else set()
-    return True if atomic.owned(sweep) or queued & set(submitted) else None
+    if atomic.owned(sweep):
+        return True
+    submitted = submission.found(sweep)
+    queued = queue.jobs() if submitted else []
+    if queued is None:  # squeue does not answer: they may all be there
+        return True
+    alive = queue.jobs_of(sweep, queued, queue.settings().cluster) if queued else []
+    return True if set(alive) - {one.track for one in submitted} else None
 
 
 def command(sweep: Path, options: Track) -> list[str]:
-    """The command line of a process that follows a sweep."""
-    return [sys.executable, "-m", "rllc.following", str(sweep), json.dumps(dataclasses.asdict(options))]
+    """Module and words of a process that follows a sweep."""
+    return ["rllc.following", str(sweep), json.dumps(dataclasses.asdict(options))]
 
 
 def main() -> int:
@@ -105,7 +103,7 @@ class _Watch:
 
     def look(self) -> None:
         """Take the new index lines, and the losses of trainings under way."""
-        self._take({entry["key"]: entry for entry in self.tail.new() if entry.keys() >= store.LINE})
+        self._take({entry["key"]: entry for entry in self.tail.new()})
         self.collector.watch()
 
     def failures(self) -> None:

@@ -34,9 +34,11 @@ STATS = (
 )  # fmt: skip
 
 
-COLUMNS = (
+LINE = (
     "key", "run", "step", "part", "layer", "head", "dataset", "metric", "seed", "value", "error", "health", "reason",
-    "low", "high", "chains", *STATS, "sampler", "loss", "weights_hash", "rows_hash", "seconds", "code",
+)  # fmt: skip
+COLUMNS = (
+    *LINE, "low", "high", "chains", *STATS, "sampler", "loss", "weights_hash", "rows_hash", "seconds", "code",
 )  # fmt: skip
 
 
@@ -54,7 +56,7 @@ def row(estimate: Estimate) -> dict[str, Any]:
 
 
 def line(task: Task, entry: dict[str, Any]) -> dict[str, Any]:
-    """One index line of the store as the first columns of a row, for what watches a sweep live."""
+    """One index line of the store as the columns LINE of a row, for what watches a sweep live."""
     layer, head = place(task.part)
     numbers = {name: math.nan if entry[name] is None else entry[name] for name in ("value", "error")}
     return {
@@ -64,8 +66,8 @@ def line(task: Task, entry: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gather(sweep: Path, plan: Iterable[Cell], *, progress: Callable[[int, int], None] = lambda *_: None) -> int:
-    """Write the Parquet files from the results that are there; how many results are missing.
+def gather(sweep: Path, plan: Iterable[Cell], *, progress: Callable[[int, int], None] = lambda *_: None) -> set[str]:
+    """Write the Parquet files from the results that are there; the keys of those that they hold.
 
     Training losses are those of metrics.jsonl in the folders of the planned runs. A damaged result is moved aside,
     named on standard error, and counts as missing.
@@ -75,7 +77,7 @@ def gather(sweep: Path, plan: Iterable[Cell], *, progress: Callable[[int, int], 
     """
     plan, present = list(plan), store.keys(sweep)
     found = [cell for cell in plan if cell.task.key in present]
-    count = 0
+    gathered: set[str] = set()
     with _table(sweep / "estimates.parquet", _estimates()) as add, _table(sweep / "traces.parquet", _traces()) as trace:
         for place, cell in enumerate(found, 1):
             try:
@@ -83,12 +85,18 @@ def gather(sweep: Path, plan: Iterable[Cell], *, progress: Callable[[int, int], 
             except store.Damaged as error:
                 _set_aside(sweep, cell, error)
                 continue
-            count += 1
+            gathered.add(cell.task.key)
             add([row(estimate)])
             trace(_trace(estimate))
             progress(place, len(found))
     _training(sweep, plan)
-    return len(plan) - count
+    return gathered
+
+
+def trainings(sweep: Path, plan: Iterable[Cell]) -> dict[str, Path]:
+    """The metrics file of each run of a plan, where its checkpoints come from a training of this project."""
+    files = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent / "metrics.jsonl" for cell in plan}
+    return {run: file for run, file in files.items() if file.exists()}
 
 
 def _set_aside(sweep: Path, cell: Cell, error: Exception) -> None:
@@ -112,16 +120,10 @@ def _trace(estimate: Estimate) -> list[dict[str, Any]]:
 def _training(sweep: Path, plan: Iterable[Cell]) -> None:
     import pyarrow as pa
 
-    runs = {cell.task.run: (sweep.parent.parent / cell.checkpoint).parent.parent for cell in plan}
-    losses = [line for name, folder in runs.items() for line in _losses(name, folder)]
+    lines = {run: store.parse(file.read_bytes().splitlines()) for run, file in trainings(sweep, plan).items()}
+    losses = [{"run": run, **line} for run, of_run in lines.items() for line in of_run]
     with _table(sweep / "training.parquet", pa.Table.from_pylist(losses).schema) as add:
         add(losses)
-
-
-def _losses(run: str, folder: Path) -> list[dict[str, Any]]:
-    file = folder / "metrics.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [{"run": run, **json.loads(line)} for line in lines]
 
 
 def _estimates() -> Any:

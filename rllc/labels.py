@@ -27,9 +27,8 @@ def find(config: Config, dataset: str, model: Model, bpe: Path) -> tuple[str, Pa
         mine, theirs = getattr(model, name), getattr(other, name)
         if theirs < mine or (name == "d_vocab" and theirs != mine):
             raise Mistake(f"{key}: {path} has {name} {theirs}, but the model measured has {mine}.")
-    for place in (path.parent, path.parent.parent):
-        if (beside := place / "tokenizer.json").exists() and tokenizer.digest(beside) != tokenizer.digest(bpe):
-            raise Mistake(f"{key}: {path} was trained on the tokens of {beside}, which is not the tokenizer {bpe}.")
+    if (beside := tokenizer.beside(path)) and tokenizer.digest(beside) != tokenizer.digest(bpe):
+        raise Mistake(f"{key}: {path} was trained on the tokens of {beside}, which is not the tokenizer {bpe}.")
     return f"{labels.kind}:{digest}", path
 
 

@@ -78,7 +78,7 @@ def model(config: Config) -> Model:
         return elsewhere.model(config.source, [run.path for run in named(config)])
     if config.path is None:
         return config.model
-    return folder.describe(next(iter(folder.checkpoints(named(config)[0].path).values())))[0]
+    return folder.shape(next(iter(folder.checkpoints(named(config)[0].path).values())))
 
 
 def prepare(config: Config) -> None:
@@ -174,7 +174,7 @@ def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[planning.Ch
             files = folder.checkpoints(run.path)
         else:
             files = elsewhere.fetch(config.source, index, run.path, steps=steps[run.name])
-        first = folder.describe(files[steps[run.name][0]])[0]
+        first = folder.shape(files[steps[run.name][0]])
         for step in steps[run.name]:
             model, digest = folder.describe(files[step])
             if model != first:

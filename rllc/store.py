@@ -132,7 +132,7 @@ def index(sweep: Path) -> dict[str, dict[str, Any]]:
     lines: dict[str, dict[str, Any]] = {}
     for file in sorted((sweep / "index").glob("*.jsonl")):
         with file.open("rb") as content:
-            lines |= {entry["key"]: entry for entry in parse(content) if entry.keys() >= LINE}
+            lines |= {entry["key"]: entry for entry in entries(content)}
     found = {}
     for key in keys(sweep):
         with suppress(ValueError, FileNotFoundError):
@@ -140,8 +140,13 @@ def index(sweep: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def entries(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The entries of index lines."""
+    return (entry for entry in parse(lines) if entry.keys() >= LINE)
+
+
 def parse(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The entries of index lines, without those that a killed writer left torn."""
+    """The JSON objects of lines, without those that a killed writer left torn."""
     for line in lines:
         with suppress(ValueError):
             entry = json.loads(line)

@@ -41,7 +41,7 @@ def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:
     shown = config.track.kind != "none" and launch.track
     beside = slurm.Beside(
         after=resolve.text(asked) if launch.gather and stages else "",
-        track=following.command(sweep, config.track)[2:] if shown else (),
+        track=following.command(sweep, config.track) if shown else (),
     )
     before = slurm.alive(sweep)
     done = slurm.submit(sweep, left, launch, waiting=waiting, beside=beside)
@@ -64,7 +64,7 @@ def follow(config: Config) -> int:
 
 
 def gathered(sweep: Path, *, late: float = LATE) -> int:
-    """The exit code of the job that gathered last; 1, and said, where that of the last submission left none.
+    """The exit code of the job of the last submission that gathered; 1, and said, where it left none.
 
     A shared folder may show what was written on a node some seconds `late`.
     """
@@ -77,8 +77,7 @@ def gathered(sweep: Path, *, late: float = LATE) -> int:
             print(f"rllc: job {last.gather}, which gathers, was cut short; see {last.logs}.", file=sys.stderr)
             return 1
         time.sleep(min(late, 1.0))
-    files = [file for one in found if (file := one.folder / after.CODE).exists()]
-    code = int(max(files, key=lambda file: file.stat().st_mtime_ns).read_text(encoding="utf-8"))
+    code = int((last.folder / after.CODE).read_text(encoding="utf-8"))
     if code:
         print(f"rllc: the job that gathers ended with code {code}; see {last.logs}.", file=sys.stderr)
     return code
@@ -88,7 +87,8 @@ def rehearse(config: Config, launch: Slurm, cells: Sequence[Cell], rates: Mappin
     """The script and what it would do, told before anything is submitted."""
     sweep = folder(config)
     text = script.array(launch, sweep, submission.following(sweep))
-    told = cost.estimate(cells, rates, cost.done(sweep))
+    rates, done = {**rates, **limit.measured(sweep, plan.read(sweep))}, cost.done(sweep)
+    told, left = cost.estimate(cells, rates, done), [cell for cell in cells if cost.named(cell.task) not in done]
     workers = size.per_element(launch)
     elements = -(-min(launch.shards * workers, told.tasks - told.done) // workers)
     arrays = len(slurm.arrays(elements, launch.max_array or queue.settings().max_array))
@@ -97,7 +97,7 @@ def rehearse(config: Config, launch: Slurm, cells: Sequence[Cell], rates: Mappin
     lines = [
         text,
         f"slurm: {cut}, {running}; {slurm.rehearse(text)}",
-        *filter(None, [limit.warning(cells, launch, rates)]),
+        *filter(None, [limit.warning(left, launch, rates)]),
         f"sweep: {told.describe(size.workers(launch))}",
     ]
     return "\n".join(lines)

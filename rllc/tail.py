@@ -29,4 +29,4 @@ class Tail:
                 whole, _, _ = lines.read().rpartition(b"\n")
             if whole:
                 self.read[file] = begin + len(whole) + 1
-                yield from store.parse(whole.split(b"\n"))
+                yield from store.entries(whole.split(b"\n"))

@@ -121,9 +121,10 @@ def test_a_marker_that_says_nothing_is_replaced(tmp_path: Path, text: str) -> No
         assert marker(tmp_path)["pid"] == os.getpid()
 
 
-def test_an_owner_on_another_host_is_believed(tmp_path: Path) -> None:
-    claimed(tmp_path, host="elsewhere", pid=gone())
-    with pytest.raises(Mistake, match="on elsewhere; wait for it, or remove"), atomic.owner(tmp_path, "name"):
+@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"space": "12345678"}], ids=["host", "container"])
+def test_an_owner_whose_numbers_say_nothing_here_is_believed(tmp_path: Path, changed: dict[str, object]) -> None:
+    claimed(tmp_path, **changed, pid=gone())
+    with pytest.raises(Mistake, match="; wait for it, or remove"), atomic.owner(tmp_path, "name"):
         pass
 
 

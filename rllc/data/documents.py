@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 from rllc.config import Dataset
@@ -13,13 +14,13 @@ from rllc.data import dyck, files, hub, split, stdlib
 from rllc.mistake import Mistake, unknown
 
 TOKENS = ("repeats", "ngrams")  # sources that give rows of tokens instead of text
-_KEYS = {  # which fields beside text, limit and pool a source has
-    "stdlib": ("mix",),
-    "files": ("path", "where"),
-    "hub": ("path", "where", "subset", "split", "revision", "files"),
+_KEYS = {  # which fields beside text and pool a source has
+    "stdlib": ("mix", "limit"),
+    "files": ("path", "where", "limit"),
+    "hub": ("path", "where", "limit", "subset", "split", "revision", "files"),
     "mixture": ("mix",),
     "repeats": (),
-    "dyck": (),
+    "dyck": ("limit",),
     "ngrams": ("mix", "order"),
 }
 _DEFAULTS = Dataset("stdlib")
@@ -99,8 +100,9 @@ def train_documents(dataset: Dataset) -> Iterator[str]:
 def fingerprint(dataset: Dataset) -> str:
     """Hash what the text depends on without reading it: 16 hexadecimal digits.
 
-    For "stdlib" the Python version, for it and "files" the paths, sizes and modification times of all files. A dataset
-    of the hub has none: its rows, once made, stay, so that each machine and each rerun reads the same.
+    For "stdlib" the Python version, for it, "files" and a folder laid out as a dataset of the hub the paths, sizes and
+    modification times of all files. A dataset of the hub itself has none: its rows, once made, stay, so that each
+    machine and each rerun reads the same.
     """
     check(dataset)
     if dataset.source == "files":
@@ -108,6 +110,8 @@ def fingerprint(dataset: Dataset) -> str:
         version, paths = "", files.paths(dataset.path)
     elif dataset.source == "stdlib":
         version, paths = sys.version, stdlib.paths()
+    elif dataset.source == "hub" and Path(dataset.path or "").is_dir():
+        version, paths = "", sorted(path for path in Path(dataset.path or "").rglob("*") if path.is_file())
     else:
         version, paths = json.dumps([fingerprint(each) for _, each in _parts(dataset)]), []
     stats = [(str(path.resolve()), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]

@@ -47,7 +47,7 @@ def copied(tokens_NL: Tokens) -> Flags:
     order_NL = np.argsort(pair_NL, axis=1, kind="stable")
     sorted_NL = np.take_along_axis(pair_NL, order_NL, 1)
     again_NL = np.zeros(pair_NL.shape, bool)
-    np.put_along_axis(again_NL[:, :], order_NL[:, 1:], sorted_NL[:, 1:] == sorted_NL[:, :-1], 1)
+    np.put_along_axis(again_NL, order_NL[:, 1:], sorted_NL[:, 1:] == sorted_NL[:, :-1], 1)
     return np.asarray(again_NL & (pair_NL >= 0))
 
 

@@ -76,7 +76,12 @@ def build(
             if entry is None:
                 bpe = load(tokenizer)
                 with named(name):
-                    rows = _training(dataset, bpe, n_ctx) if split == "train" else _pool(dataset, bpe, n_ctx, exclude)
+                    if dataset.source in TOKENS:
+                        rows = _drawn(dataset, tokenizer, n_ctx, folder=folder, exclude=exclude)
+                    elif split == "train":
+                        rows = _training(dataset, bpe, n_ctx)
+                    else:
+                        rows = _pool(dataset, bpe, n_ctx, exclude)
                 made = put(name, rows, folder)
                 entry = recipes.Entry(made.digest, made.path.name, len(rows), made.path.stat().st_size)
                 recipes.put(recipe, entry)
@@ -145,8 +150,6 @@ def _training(dataset: Dataset, bpe: Tokenizer, n_ctx: int) -> Tokens:
 
 
 def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) -> Tokens:
-    if dataset.source in TOKENS:
-        return _drawn(dataset, bpe, n_ctx, exclude)
     rng = np.random.default_rng(_SHUFFLE)
     parts = {}
     for name, texts in components(dataset).items():
@@ -157,13 +160,15 @@ def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) ->
     return packing.capped(list(parts.values()), _shares(dataset, parts))[: dataset.pool]
 
 
-def _drawn(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) -> Tokens:
+def _drawn(dataset: Dataset, tokenizer: Path, n_ctx: int, *, folder: Path, exclude: Path | None) -> Tokens:
     """The rows of a source that gives tokens instead of text."""
     if dataset.source == "repeats":
+        bpe = load(tokenizer)
         return probes.repeats(bpe.d_vocab, n_ctx, count=dataset.pool, seed=_SHUFFLE, bos=bpe.bos)
     ((name, corpus),) = (dataset.of or {}).items()
-    with named(f"mix.{name}"):
-        counted = _pool(corpus, bpe, n_ctx, exclude)
+    counted = build(
+        name, corpus, tokenizer=tokenizer, n_ctx=n_ctx, split="pool", folder=folder, exclude=exclude
+    ).array()  # fmt: skip
     if n_ctx - 1 < dataset.order or not len(counted):
         raise Mistake(f"order: {dataset.order} is more than the {n_ctx - 1} tokens of a row, or {name} gives no row.")
     return probes.ngrams(counted, dataset.order, count=dataset.pool, seed=_SHUFFLE)

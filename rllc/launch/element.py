@@ -6,6 +6,7 @@ are stopped. Exit codes: 0 all is done, 1 something failed or diverged, 75 there
 """
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ class _Told:
             self.new = False
             return signal.SIGUSR1
         if self.limit is not None and time.monotonic() > self.limit:
+            self.limit = math.inf  # once: a worker that is told again while it ends would not note how its task ended
             return signal.SIGTERM
         return None
 

@@ -68,14 +68,19 @@ def elements(one: Submission, queued: Sequence[Job]) -> dict[int, Job]:
 
 def live(sweep: Path, queued: Sequence[Job], cluster: str) -> list[tuple[Submission, dict[int, Job]]]:
     """The submissions of a sweep with elements that are queued or run, and those."""
-    found = [(one, elements(one, queued)) for one in submission.found(sweep) if one.cluster == cluster]
+    found = [(one, elements(one, queued)) for one in _ours(sweep, cluster)]
     return [(one, alive) for one, alive in found if alive]
 
 
 def jobs_of(sweep: Path, queued: Sequence[Job], cluster: str) -> list[str]:
     """Ids of all jobs of a sweep, the dependent ones too, that are queued or run, in the order of submission."""
     alive = {job.job for job in queued}
-    return [job for one in submission.found(sweep) if one.cluster == cluster for job in one.all_jobs() if job in alive]
+    return [job for one in _ours(sweep, cluster) for job in one.all_jobs() if job in alive]
+
+
+def _ours(sweep: Path, cluster: str) -> list[Submission]:
+    """The submissions of a sweep to this cluster, whose numbers of jobs are its own; an unknown one ("") may be it."""
+    return [one for one in submission.found(sweep) if "" in (one.cluster, cluster) or one.cluster == cluster]
 
 
 def ended(one: Submission) -> Mapping[str, int]:

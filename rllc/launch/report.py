@@ -32,7 +32,7 @@ def look(sweep: Path, missing: int) -> Report:
     queued = queue.jobs()
     if queued is None:
         return Report(0, ["slurm: squeue does not answer; what is said above is from the files"])
-    live = [(one, alive) for one in submissions if (alive := queue.elements(one, queued))]
+    live = queue.live(sweep, queued, queue.settings().cluster)
     if not live:
         return Report(0, _over(submissions[-1]))
     running = [(one, n) for one, alive in live for n, job in alive.items() if job.state == "RUNNING"]

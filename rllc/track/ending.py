@@ -45,6 +45,11 @@ def end(runs: Mapping[Any, int]) -> list[str]:
     return [*sorted(faults), *sorted(lacking)]
 
 
+def reachable(url: str) -> bool:
+    """Whether a server answers, at the second try at the latest."""
+    return answers(url) or answers(url)
+
+
 def answers(url: str, seconds: float = 2.0) -> bool:
     """Whether a server says anything at all, through the proxies of the environment where there are some."""
     try:

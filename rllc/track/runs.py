@@ -9,7 +9,7 @@ from typing import Any
 
 from rllc.config import Track
 from rllc.track import machine, secrets
-from rllc.track.ending import Gone, answers, end
+from rllc.track.ending import Gone, end, reachable
 from rllc.track.turn import Turns
 
 INIT = 30.0  # seconds that W&B may take to open a run
@@ -99,7 +99,7 @@ class Runs:
         import wandb
 
         turn = self.turns.mine
-        if turn.mode == "online" and not (answers(self.url) or answers(self.url)):
+        if turn.mode == "online" and not reachable(self.url):
             raise Gone(self.url)  # said in seconds, where W&B would try until INIT
         run = wandb.init(
             project=self.track.project,

@@ -94,7 +94,7 @@ def _mode(track: Track, host: str) -> Literal["online", "offline"]:
 
     if not wbauth.authenticate_session(host=host, source="rllc", prompt=False):
         return "offline"
-    if ending.answers(host) or ending.answers(host):
+    if ending.reachable(host):
         return "online"
     _say(f"{host} does not answer; the W&B runs are written offline.")
     return "offline"

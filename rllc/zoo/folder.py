@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rllc.models.chains import Weights
 
-__all__ = ["checkpoints", "describe", "load", "model_of", "save"]
+__all__ = ["checkpoints", "describe", "load", "model_of", "save", "shape"]
 
 
 def describe(path: Path) -> tuple[Model, str]:
@@ -31,6 +31,15 @@ def describe(path: Path) -> tuple[Model, str]:
     target, model, layout, digest = _known(path)
     layout.check(arrays.shapes(target), model, str(target))
     return model, digest or arrays.digest(target)
+
+
+def shape(path: Path) -> Model:
+    """The model of a checkpoint, whose weights are neither read nor checked.
+
+    Raises:
+        Mistake: a file is missing or damaged, or names no model that can be read.
+    """
+    return _known(path)[1]
 
 
 def load(path: Path) -> "tuple[Model, Weights]":

@@ -69,9 +69,15 @@ def fetch(repo: str, revision: str, name: str, *, key: str = "source.repos") -> 
 
 def cached(repo: str, revision: str, names: Iterable[str]) -> bool:
     """Whether all files are in the cache; asks nobody."""
+    return all(kept(repo, revision, name) for name in names)
+
+
+def kept(repo: str, revision: str, name: str) -> Path | None:
+    """A file in the cache, if it is there; asks nobody."""
     from huggingface_hub import try_to_load_from_cache
 
-    return all(isinstance(try_to_load_from_cache(repo, name, revision=revision), str) for name in names)
+    found = try_to_load_from_cache(repo, name, revision=revision)
+    return Path(found) if isinstance(found, str) else None
 
 
 def _api() -> "HfApi":

@@ -52,14 +52,18 @@ def target(source: Source, index: int, place: Place) -> Path:
     return hub.fetch(repo, place.revision, "config.json").parent
 
 
-def cached(source: Source, index: int, place: Place) -> bool:
+def cached(source: Source, run: int, place: Place) -> bool:
     """Whether the files of a step are on this machine; asks nobody."""
     if source.repos is None:
         return True
-    repo = source.repos[index]
+    repo, revision = source.repos[run], place.revision
     if place.file:
-        return hub.cached(repo, place.revision, [place.file])
-    return any(hub.cached(repo, place.revision, [name]) for name in arrays.WHOLE + arrays.INDICES)
+        return hub.cached(repo, revision, [place.file])
+    wanted = [[name] for name in arrays.WHOLE]
+    for name in arrays.INDICES:
+        if index := hub.kept(repo, revision, name):
+            wanted.append(arrays.sharded(index.read_bytes(), f"{repo}/{name}"))
+    return any(hub.cached(repo, revision, [*names, "config.json"]) for names in wanted)
 
 
 def _on_hub(source: Source, repo: str) -> dict[int, Place]:

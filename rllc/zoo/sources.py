@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rllc import atomic
-from rllc.config import Model, Source, plain
+from rllc.config import Model, Source, differences, plain
 from rllc.data import tokenizer
 from rllc.mistake import Mistake
 from rllc.zoo import folder, hub, places, pointer
@@ -19,6 +19,9 @@ def check(source: Source) -> None:
         raise Mistake("source.repos: give either this, ids of repositories on the hub, or source.path, a folder.")
     if source.repos == [] or len(set(source.repos or [])) < len(source.repos or []):
         raise Mistake(f"source.repos: {source.repos} must hold at least one repository, and none twice.")
+    last = [repo.rpartition("/")[2] for repo in source.repos or []]
+    if len(set(last)) < len(last):
+        raise Mistake(f"source.repos: of {source.repos} two end in the same name; give each a sweep with a run= name.")
     marks = (source.revision + (source.file or "")).count("{step}")
     if marks > 1 or (source.file is not None and "{step}" not in source.file and "{step}" not in source.revision):
         raise Mistake(f"source.file: {source.file!r} with source.revision {source.revision!r} must have {{step}} once.")
@@ -91,10 +94,10 @@ def model(source: Source, index: int, run: Path) -> Model:
         return source.model
     step, place = next(iter(saved(source, index, run).items()))
     if source.repos is None:
-        return folder.describe(places.target(source, index, place))[0]
+        return folder.shape(places.target(source, index, place))
     repo = source.repos[index]
     if "config.json" not in hub.files(repo, place.revision):
-        return folder.describe(fetch(source, index, run, step=step))[0]
+        return folder.shape(fetch(source, index, run, step=step))
     return folder.model_of(hub.fetch(repo, place.revision, "config.json"))[0]
 
 
@@ -143,12 +146,15 @@ def _kept(source: Source, index: int, run: Path) -> dict[int, Place] | None:
     if not listing.exists():
         return None
     kept = json.loads(listing.read_text(encoding="utf-8"))
-    if kept["source"] != mine:
-        raise Mistake(f"run: {run} holds the run of {kept['source']}, not of {mine}; choose another run= name.")
+    if what := differences(kept["source"], mine, "source"):
+        raise Mistake(f"run: {run} holds another run ({'; '.join(what)}); choose another run= name.")
     return {int(step): Place(**place) for step, place in kept["steps"].items()}
 
 
 def _identity(source: Source, index: int) -> dict[str, Any]:
-    """What tells the run of a folder from another one."""
-    repo, path = (source.repos or [""])[index], source.path and str(Path(source.path).resolve())
-    return {"repo": repo, "path": path, "revision": source.revision, "file": source.file}
+    """What tells the run of a folder from another one: where it comes from, and how its files are read."""
+    path = source.path and str(Path(source.path).resolve())
+    return {
+        "repos": source.repos and source.repos[index], "path": path, "revision": source.revision, "file": source.file,
+        "model": source.model and plain(source.model), "tokenizer": source.tokenizer, "bos": source.bos,
+    }  # fmt: skip

@@ -60,16 +60,16 @@ def test_the_training_text_has_nothing_of_the_pool() -> None:
 
 def test_the_fingerprint_follows_the_files(tmp_path: Path, write: Callable[..., Dataset]) -> None:
     dataset = write(["one", "two"])
-    folder = Dataset("files", path=str(tmp_path))
-    before = fingerprint(dataset), fingerprint(folder)
-    assert before == (fingerprint(dataset), fingerprint(folder))
+    folders = [Dataset(source, path=str(tmp_path)) for source in ("files", "hub")]
+    before = [fingerprint(each) for each in (dataset, *folders)]
+    assert before == [fingerprint(each) for each in (dataset, *folders)]
     stat = (tmp_path / "text.jsonl").stat()
     os.utime(tmp_path / "text.jsonl", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
     after = fingerprint(dataset)
     assert after != before[0]
     (tmp_path / "more.txt").write_text("x")
     assert fingerprint(dataset) == after
-    assert fingerprint(folder) != before[1]
+    assert all(fingerprint(each) != old for each, old in zip(folders, before[1:], strict=True))
 
 
 def test_the_fingerprint_of_the_library_reads_no_text(monkeypatch: pytest.MonkeyPatch) -> None:

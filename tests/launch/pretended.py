@@ -13,6 +13,7 @@ n=$(($(cat "$here/next" 2>/dev/null || echo 100) + 1)); echo $n > "$here/next"; 
 """,
     "squeue": '[ -e "$here/queue" ] || { echo "slurm_load_jobs error" >&2; exit 1; }; cat "$here/queue"',
     "scontrol": """
+[ -e "$here/max" ] || { echo "slurm_load_ctl_conf error" >&2; exit 1; }
 [ "$1 $2" = "show config" ] && echo "ClusterName             = fake" && echo "MaxArraySize  = $(cat "$here/max")"
 cat "$here/job" 2>/dev/null || true
 """,

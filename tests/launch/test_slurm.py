@@ -8,11 +8,12 @@ import pytest
 from pretended import Site
 from test_plan import cells
 
-from rllc import composition, plan, store
+from rllc import composition, following, plan, store
 from rllc.config import Slurm
 from rllc.launch import queue, report, slurm, submission
 from rllc.launch.slurm import Beside
 from rllc.launch.submission import Submission
+from rllc.launch.wait import wait
 from rllc.mistake import Mistake, Unfinished
 from rllc.plan import Cell
 
@@ -212,6 +213,45 @@ def test_the_jobs_beside_wait_for_the_arrays_or_run_with_them(tmp_path: Path, si
     assert "export A=b\n" in gather
     assert "dependency" not in track
     assert (found.folder / "config.yaml").read_text() == "name: x\n"
+
+
+@pytest.mark.parametrize("silent", ["now", "then"])
+def test_a_controller_that_does_not_say_its_name_makes_no_task_run_twice(
+    silent: str, tmp_path: Path, site: Site
+) -> None:
+    whole = cells(0, 100)
+    most = (site.folder / "max").read_text()
+    if silent == "then":
+        (site.folder / "max").unlink()
+    assert submit(tmp_path, whole, "launch.shards=2")
+    site.answer("max", most)
+    site.queue("101_0", "101_1")
+    if silent == "now":
+        (site.folder / "max").unlink()
+    assert submit(tmp_path, whole) is None
+
+
+def test_jobs_of_another_cluster_with_the_same_number_are_none_of_ours(tmp_path: Path, site: Site) -> None:
+    whole = cells(0)
+    found = submit(tmp_path, whole, "launch.shards=2")
+    assert found
+    submission.write(dataclasses.replace(found, cluster="elsewhere"))
+    site.queue("101_0", "101_1")
+    assert report.look(tmp_path, len(whole)).workers == 0
+    assert following.working(tmp_path) is None
+    wait(tmp_path, {cell.task.key for cell in whole})  # returns
+
+
+def test_who_is_queued_works_on_a_sweep_but_the_follower_itself_does_not(tmp_path: Path, site: Site) -> None:
+    found = submit(tmp_path, cells(0), beside=Beside(after="name: x\n", track=["rllc.following", "s", "{}"]))
+    assert found
+    seen = {}
+    for queued in ("101_0", found.gather, found.track, "77"):
+        site.queue(queued)
+        seen[queued] = following.working(tmp_path)
+    assert list(seen.values()) == [True, True, None, None]
+    (site.folder / "queue").unlink()  # squeue does not answer: they may all be there
+    assert following.working(tmp_path) is True
 
 
 def test_status_says_what_runs_waits_is_held_and_is_in_no_job(tmp_path: Path, site: Site) -> None:

@@ -121,7 +121,6 @@ def left(sweep: Path, number: int, code: int | None, gather: str | None = "9") -
     submission.write(Submission(folder, ["1"], [0], 1, 1, "", str(folder / "logs"), gather))
     if code is not None:
         (folder / after.CODE).write_text(f"{code}\n")
-        os.utime(folder / after.CODE, (100 * number, 100 * number))
 
 
 @pytest.mark.parametrize(
@@ -132,15 +131,6 @@ def test_what_the_job_that_gathered_last_says_counts(codes: list[int | None], ex
     for number, code in enumerate(codes, 1):
         left(tmp_path, number, code)
     assert submitting.gathered(tmp_path, late=0.0) == expected
-
-
-def test_an_older_submission_may_gather_last(tmp_path: Path) -> None:
-    left(tmp_path, 1, 0)
-    left(tmp_path, 2, 1)
-    os.utime(tmp_path / "slurm" / "001" / after.CODE, (300, 300))
-    assert submitting.gathered(tmp_path, late=0.0) == 0
-    left(tmp_path, 3, None, gather=None)
-    assert submitting.gathered(tmp_path, late=0.0) == 0
 
 
 @pytest.mark.parametrize(("verdict", "gathered", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 2, 2)])

@@ -117,7 +117,7 @@ def test_who_holds_the_sweep_works_on_it(sweep):
 def test_the_command_says_everything(sweep, monkeypatch):
     seen = []
     monkeypatch.setattr(following, "follow", lambda *asked, **_: seen.append(asked) or 0)
-    monkeypatch.setattr("sys.argv", following.command(sweep, WANDB)[2:])
+    monkeypatch.setattr("sys.argv", following.command(sweep, WANDB))
     monkeypatch.setattr(following.signal, "signal", lambda *_: None)
     assert following.main() == 0
     assert seen == [(sweep, WANDB)]

@@ -285,6 +285,7 @@ def test_a_checkpoint_with_code_in_it_is_refused(hub: Hub, tmp_path: Path) -> No
         ),
         ({"repos": ["a/b"], "file": "{step}", "revision": "{step}"}, "must have {step} once"),
         ({"path": "x", "context": 3}, "source.context: 3 is below"),
+        ({"repos": ["a/m", "b/m"]}, "source.repos: of ['a/m', 'b/m'] two end in the same name"),
     ],
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, object], words: str) -> None:
@@ -293,10 +294,23 @@ def test_fields_that_do_not_fit_together(fields: dict[str, object], words: str) 
     assert str(mistake.value).startswith(words) or words in str(mistake.value)
 
 
+def test_a_folder_keeps_the_way_its_files_are_read(paper: Source, tmp_path: Path) -> None:
+    assert paper.model
+    sources.saved(paper, 0, tmp_path / "run")
+    learned = dataclasses.replace(paper.model, positions="learned")
+    for changed, said in (
+        ({"bos": 5}, "source.bos .*, now 5"),
+        ({"tokenizer": "other/tokens"}, "source.tokenizer .*, now other/tokens"),
+        ({"model": learned}, "source.model.positions shortformer, now learned"),
+    ):
+        with pytest.raises(Mistake, match=rf"holds another run \({said}"):
+            sources.saved(dataclasses.replace(paper, **changed), 0, tmp_path / "run")
+
+
 def test_a_folder_keeps_its_run(paper: Source, tmp_path: Path) -> None:
     run = tmp_path / "run"
     sources.saved(paper, 0, run)
-    with pytest.raises(Mistake, match=r"holds the run of .*timaeus/tiny.*, not of .*other/one"):
+    with pytest.raises(Mistake, match=r"holds another run \(source.repos timaeus/tiny.*, now other/one\)"):
         sources.saved(dataclasses.replace(paper, repos=["other/one"]), 0, run)
     (tmp_path / "trained").mkdir()
     (tmp_path / "trained" / "config.yaml").touch()
