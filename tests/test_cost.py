@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny import Job
 
-from rllc import composition, cost, plan, sweep
+from rllc import composition, cost, plan, store, sweep
 from rllc.cost import Rate
 from rllc.plan import Cell
 
@@ -99,9 +99,9 @@ def test_finished_tasks_of_this_host_tell_exactly(place: str, cells: list[Cell],
     folder = tmp_path / "sweeps" / place
     plan.write(folder, cells)
     (folder / "index").mkdir()
-    lines = [json.dumps({"key": cell.task.key, "seconds": seconds(cell)}) for cell in cells]
+    lines = [json.dumps(dict.fromkeys(store.LINE) | {"key": cell.task.key, "seconds": seconds(cell)}) for cell in cells]
     (folder / "index" / f"{socket.gethostname()}-1.jsonl").write_text("\n".join(lines) + "\n{torn")
-    wrong = [json.dumps({"key": cell.task.key, "seconds": 1e9}) for cell in cells]
+    wrong = [json.dumps(dict.fromkeys(store.LINE) | {"key": cell.task.key, "seconds": 1e9}) for cell in cells]
     (folder / "index" / "elsewhere-1.jsonl").write_text("\n".join(wrong))
     assert cost.estimate(cells, cost.past(tmp_path)).seconds == pytest.approx(sum(map(seconds, cells)))
 
