@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rllc import gather, plan, planning, shards, status, store
+from rllc import gather, plan, planning, shards, store
 from rllc.config import Grid, Model
 from rllc.planning import Checkpoint, Dataset
 from rllc.task import Estimate, Sampler
@@ -76,16 +76,12 @@ def fill(sweep: Path, _: int) -> str:
 
 
 def tell(sweep: Path, _: int) -> str:
-    """What `rllc status` does after its start."""
-    found = status.status(sweep)
-    return status.describe(found, sweep, workers=16).splitlines()[0].partition(": ")[2]
-
-
-def command(sweep: Path, _: int) -> str:
     """All of `rllc status`."""
     words = ["status", f"root={sweep.parent.parent}", f"name={sweep.name}"]
-    subprocess.run([sys.executable, "-c", "from rllc.cli import main; main()", *words], check=True, capture_output=True)
-    return ""
+    told = subprocess.run(
+        [sys.executable, "-c", "from rllc.cli import main; main()", *words], check=True, capture_output=True
+    )
+    return told.stdout.decode().splitlines()[0].partition(": ")[2]
 
 
 def submit(sweep: Path, _: int) -> str:
@@ -115,11 +111,11 @@ def results(sweep: Path, count: int) -> str:
 
 
 def collect(sweep: Path, count: int) -> str:
-    assert gather.gather(sweep, plan.read(sweep)) == 0
+    assert len(gather.gather(sweep, plan.read(sweep))) == count
     return f"{count:,} results"
 
 
-STAGES = {stage.__name__: stage for stage in (half, whole, fill, tell, command, submit, results, collect)}
+STAGES = {stage.__name__: stage for stage in (half, whole, fill, tell, submit, results, collect)}
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,6 @@ def scale(folder: Path, steps: int) -> list[bool]:
     met = goals("plan: grow and write", run("whole", sweep, steps), 30)
     run("fill", sweep, steps)
     met += goals("status", run("tell", sweep, steps), 5)
-    met += goals("status: the command", run("command", sweep, steps), 5)
     met += goals("second submission", run("submit", sweep, steps), 10)
     most, path = max((len(names) + len(folders), path) for path, folders, names in os.walk(sweep))
     return [*met, goal("files of a folder, half done", most, 2000, "", f"in {Path(path).relative_to(sweep)}/")]

@@ -1,5 +1,6 @@
 """The command line: `rllc VERB [overrides]`; Hydra begins and ends here."""
 
+import gc
 import os
 import signal
 import sys
@@ -48,6 +49,7 @@ def main() -> int:
 
         print(f"rllc {version.code()}")
         return 0
+    gc.set_threshold(100_000)  # a plan is hundreds of thousands of objects that all stay: looking at them took a fifth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.unraisablehook = _insist
     try:

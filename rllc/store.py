@@ -149,7 +149,7 @@ def parse(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The JSON objects of lines, without those that a killed writer left torn."""
     for line in lines:
         with suppress(ValueError):
-            entry = json.loads(line)
+            entry = json.loads(line.decode())
             if isinstance(entry, dict):
                 yield entry
 
