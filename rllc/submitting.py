@@ -1,4 +1,4 @@
-"""The launch stage on Slurm: submits what is missing, and waits for it where that is asked."""
+"""The launch stage on Slurm, and a training there: submits what is missing, and waits for it where that is asked."""
 
 import dataclasses
 import shlex
@@ -11,9 +11,10 @@ from rllc import after, cost, following, plan, probe, resolve, runs, version
 from rllc.config import Config, Slurm
 from rllc.cost import Kind, Rate
 from rllc.derive import folder
-from rllc.launch import limit, queue, script, size, slurm, submission
+from rllc.launch import limit, queue, script, size, slurm, submission, training
 from rllc.launch.wait import wait
 from rllc.plan import Cell
+from rllc.train import finished
 
 LATE = 30.0  # seconds: a shared folder shows what a node wrote only after a while
 
@@ -45,8 +46,34 @@ def submit(config: Config, launch: Slurm, wanted: Collection[str]) -> bool:
     )
     before = slurm.alive(sweep)
     done = slurm.submit(sweep, left, launch, waiting=waiting, beside=beside)
-    print(slurm.describe(done, before=before, words=_words(config), again=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"))
+    print(slurm.describe(done, before=before, words=_words(config), again=_again()))
     return True
+
+
+def train(config: Config, launch: Slurm) -> int:
+    """Make the text and tokenizer here, submit a job for each run that is neither trained nor queued; the exit code.
+
+    Raises:
+        Mistake: the text cannot be read or is too little, a run's folder holds another run, or Slurm refuses the job.
+        Unfinished: Slurm does not answer.
+    """
+    slurm.check()
+    runs.prepare(config)
+    paths = [] if config.elsewhere else [run.path.resolve() for run in runs.named(config)]
+    left = [path for path in paths if not finished(path)]
+    for path in left:
+        if launch.dry_run:
+            print(script.training(launch, path, submission.following(path), processes=config.train.processes))
+        elif jobs := training.alive(path):
+            print(f"slurm: {path.name}: job {' '.join(jobs)} is queued or runs, nothing to submit")
+        else:
+            done = training.submit(path, launch, processes=config.train.processes)
+            print(training.describe(done, _again()))
+    if not left:
+        print(f"train: {', '.join(run.name for run in runs.named(config))}: nothing to do")
+    if launch.dry_run or not launch.wait or not left:
+        return 0
+    return int(not training.wait(left, config.train.steps))
 
 
 def follow(config: Config) -> int:
@@ -124,3 +151,8 @@ def _all(count: int) -> str:
 def _words(config: Config) -> list[str]:
     """The overrides that name a sweep."""
     return [f"name={config.name}", *([] if config.root == "." else [f"root={config.root}"])]
+
+
+def _again() -> str:
+    """The command that was typed."""
+    return f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -6,21 +5,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from tiny import until
+from trained import MODEL, OPTIONS, checkpoints, losses, make
 
 from rllc import train
-from rllc.config import Model, Schedule, Train
+from rllc.config import Schedule, Train
 from rllc.mistake import Mistake, Unfinished
-
-MODEL = Model(n_layers=1, n_heads=2, d_model=8, d_head=4, n_ctx=8, d_vocab=300, positions="shortformer")
-OPTIONS = Train(
-    data="files", seeds=[0], steps=12, batch=4, lr=0.01, warmup=3, betas=[0.9, 0.98], weight_decay=0.05, clip=1.0,
-    repeats=0.4, checkpoints=Schedule(every=5, log=0),
-)  # fmt: skip
+from rllc.train import loop
 
 
 @pytest.mark.parametrize(
@@ -44,40 +38,15 @@ def test_the_rate_warms_up_and_stays() -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Path]:
-    """Make the folder of a run that is to be trained, on rows of random tokens."""
-
-    def make(name: str = "run", **changed: Any) -> Path:
-        path = tmp_path / name
-        path.mkdir()
-        rows = np.random.default_rng(0).integers(300, size=(50, 8), dtype=np.uint16)
-        np.save(path / "rows.npy", rows)
-        wanted = train.as_dict(MODEL, OPTIONS, 0)
-        wanted["train"] |= changed
-        train.prepare(path, {**wanted, "rows": "rows.npy"})
-        return path
-
-    return make
-
-
-def checkpoints(path: Path) -> dict[str, tuple[Any, bytes]]:
-    """What the header of each checkpoint says, and the bytes of its arrays."""
-    found = {}
-    for file in (path / "checkpoints").glob("step_*"):
-        content = file.read_bytes()
-        start = 8 + int.from_bytes(content[:8], "little")
-        found[file.name] = json.loads(content[8:start]), content[start:]
-    return found
-
-
-def losses(path: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    """Make the folder of a run that is to be trained."""
+    return lambda name="run", **changed: make(tmp_path / name, **changed)
 
 
 def test_a_run_is_trained_to_its_end_and_its_loss_falls(run: Callable[..., Path]) -> None:
     path = run(steps=40)
     assert not train.finished(path)
     assert train.done(path) == 0
-    train.run(path)
+    loop.run(path)
     assert train.finished(path)
     assert sorted(checkpoints(path)) == [f"step_{step:07d}.safetensors" for step in range(0, 41, 5)]
     assert [line["step"] for line in losses(path)] == list(range(0, 41, 10))
@@ -88,9 +57,9 @@ def test_a_run_is_trained_to_its_end_and_its_loss_falls(run: Callable[..., Path]
 
 def test_training_again_changes_nothing(run: Callable[..., Path]) -> None:
     path = run()
-    train.run(path)
+    loop.run(path)
     before, lines = checkpoints(path), losses(path)
-    train.run(path)
+    loop.run(path)
     assert checkpoints(path) == before
     assert losses(path) == lines
 
@@ -100,8 +69,8 @@ def test_a_resumed_run_is_the_undisturbed_one_to_the_bit(
     stop: int, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, broken = run("whole"), run("broken")
-    train.run(whole)
-    monkeypatch.setattr(train, "RESUME_SECONDS", -1.0)
+    loop.run(whole)
+    monkeypatch.setattr(loop, "RESUME_SECONDS", -1.0)
     rate = train.learning_rate
 
     def dying(options: Train, step: int) -> float:
@@ -112,29 +81,29 @@ def test_a_resumed_run_is_the_undisturbed_one_to_the_bit(
     if stop < OPTIONS.steps:
         monkeypatch.setattr(train, "learning_rate", dying)
         with pytest.raises(InterruptedError):
-            train.run(broken)
+            loop.run(broken)
         assert not train.finished(broken)
         monkeypatch.setattr(train, "learning_rate", rate)
-    train.run(broken)
+    loop.run(broken)
     assert checkpoints(broken) == checkpoints(whole)
     assert losses(broken) == losses(whole)
 
 
 def test_a_torn_line_of_metrics_is_written_again(run: Callable[..., Path]) -> None:
     path = run()
-    train.run(path)
+    loop.run(path)
     lines = losses(path)
     text = (path / "metrics.jsonl").read_text()
     (path / "metrics.jsonl").write_text(text[: len(text) // 2])
     (path / "resume.safetensors").unlink()
-    train.run(path)
+    loop.run(path)
     assert losses(path) == lines
 
 
 def test_a_loss_that_is_not_finite_leaves_no_checkpoint_of_it(run: Callable[..., Path]) -> None:
     path = run(lr=1e30, warmup=0, clip=1e30, checkpoints={"every": 1, "log": 0})
     with pytest.raises(Unfinished, match=r"the training loss is not finite at step 1; lower train.lr"):
-        train.run(path)
+        loop.run(path)
     assert list(checkpoints(path)) == ["step_0000000.safetensors"]
     assert not train.finished(path)
 
@@ -142,8 +111,8 @@ def test_a_loss_that_is_not_finite_leaves_no_checkpoint_of_it(run: Callable[...,
 def test_a_training_without_its_parent_stops(run: Callable[..., Path]) -> None:
     path = run()
     with pytest.raises(Unfinished, match="stopped at step 0, for process 1 that started it is gone"):
-        train.run(path, parent=1)
-    train.run(path, parent=os.getppid())
+        loop.run(path, parent=1)
+    loop.run(path, parent=os.getppid())
     assert train.finished(path)
 
 
@@ -163,7 +132,7 @@ def test_a_run_killed_at_random_moments_is_the_undisturbed_one_to_the_bit(run: C
     # in a process of its own too: libraries that other tests load here may change how the processor rounds
     subprocess.run([sys.executable, "-m", "rllc.train", str(whole)], check=True)
     rng, kills = np.random.default_rng(1), 0
-    code = "from rllc import train; train.RESUME_SECONDS = 0.02; raise SystemExit(train.main())"
+    code = "from rllc.train import __main__, loop; loop.RESUME_SECONDS = 0.02; raise SystemExit(__main__.main())"
     while not train.finished(broken):
         begun = train.done(broken)
         with subprocess.Popen([sys.executable, "-c", code, str(broken)]) as process:

@@ -18,7 +18,10 @@ class Schedule:
 class Train:
     """AdamW training of one run for each of `seeds`.
 
-    `repeats` is the share of training rows that are replaced by one real span tiled over the window.
+    `repeats` is the share of training rows that are replaced by one real span tiled over the window. `processes` share
+    the rows of each batch, null for one for each GPU that is seen; free to change between resumptions. `tokenizer` is a
+    repository on the hub or a tokenizer.json, null to make one from the training text; `bos` the id of the token that
+    starts a row there, where the file does not say it.
     """
 
     data: str
@@ -32,6 +35,9 @@ class Train:
     clip: float
     repeats: float
     checkpoints: Schedule
+    processes: int | None = None
+    tokenizer: str | None = None
+    bos: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Token distributions, and what stands in for their own next tokens."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 
@@ -46,7 +46,7 @@ class Dataset:
     where: str | None = None
     limit: int | None = None
     pool: int = 1024
-    labels: Labels | None = field(default=None, repr=False)  # nothing that is made from the text depends on it
+    labels: Labels | None = None
     subset: str | None = None
     split: str = "train"
     revision: str | None = None

@@ -1,6 +1,5 @@
 """The packed rows of a dataset's split, kept in content-named files and made once."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,9 +12,10 @@ import numpy as np
 from rllc import atomic
 from rllc.config import Dataset
 from rllc.data import building, packing, probes, recipes
-from rllc.data.documents import TOKENS, components, fingerprint, weights
+from rllc.data.documents import TOKENS, components, described, fingerprint, weights
 from rllc.data.packing import Tokens
 from rllc.data.split import NAMES, select
+from rllc.data.spool import Spool, spool
 from rllc.data.tokenizer import Tokenizer, digest, load
 from rllc.mistake import Mistake
 
@@ -75,14 +75,15 @@ def build(
             entry = recipes.find(recipe)  # what another process has built meanwhile
             if entry is None:
                 bpe = load(tokenizer)
-                with named(name):
-                    if dataset.source in TOKENS:
-                        rows = _drawn(dataset, tokenizer, n_ctx, folder=folder, exclude=exclude)
-                    elif split == "train":
-                        rows = _training(dataset, bpe, n_ctx)
-                    else:
-                        rows = _pool(dataset, bpe, n_ctx, exclude)
-                made = put(name, rows, folder)
+                with spool(folder, n_ctx, packing.dtype(bpe.d_vocab)) as keep:
+                    with named(name):
+                        if dataset.source in TOKENS:
+                            rows = _drawn(dataset, tokenizer, n_ctx, folder=folder, exclude=exclude)
+                        elif split == "train":
+                            rows = _training(dataset, bpe, n_ctx, keep)
+                        else:
+                            rows = _pool(dataset, bpe, n_ctx, keep, exclude)
+                    made = put(name, rows, folder)
                 entry = recipes.Entry(made.digest, made.path.name, len(rows), made.path.stat().st_size)
                 recipes.put(recipe, entry)
     if entry.rows < at_least:
@@ -127,7 +128,7 @@ def _ingredients(
         source = fingerprint(dataset)
     return {
         "name": name,
-        "dataset": _described(dataset),
+        "dataset": described(dataset),
         "source": source,
         "tokenizer": digest(tokenizer),
         "n_ctx": n_ctx,
@@ -136,28 +137,24 @@ def _ingredients(
     }
 
 
-def _described(dataset: Dataset) -> dict[str, Any]:
-    """The fields that the text depends on; newer ones only where they are set, so that older recipes are found."""
-    since = ("subset", "split", "revision", "files", "order", "of")
-    default = {field.name: field.default for field in dataclasses.fields(Dataset) if field.name in since}
-    fields = {name: value for name, value in dataclasses.asdict(dataset).items() if name != "labels"}
-    return {name: value for name, value in fields.items() if name not in since or value != default[name]}
+def _training(dataset: Dataset, bpe: Tokenizer, n_ctx: int, keep: Spool) -> Tokens:
+    streams = components(dataset)
+    parts = {name: keep(packing.pack(select(texts, "train"), bpe, n_ctx)) for name, texts in streams.items()}
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    return keep(packing.cycled(list(parts.values()), _shares(dataset, parts)))
 
 
-def _training(dataset: Dataset, bpe: Tokenizer, n_ctx: int) -> Tokens:
-    parts = {name: packing.pack(select(texts, "train"), bpe, n_ctx) for name, texts in components(dataset).items()}
-    return packing.cycled(list(parts.values()), _shares(dataset, parts))
-
-
-def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, exclude: Path | None) -> Tokens:
+def _pool(dataset: Dataset, bpe: Tokenizer, n_ctx: int, keep: Spool, exclude: Path | None) -> Tokens:
     rng = np.random.default_rng(_SHUFFLE)
     parts = {}
     for name, texts in components(dataset).items():
-        part = packing.pack(select(texts, "pool"), bpe, n_ctx)
+        part = keep(packing.pack(select(texts, "pool"), bpe, n_ctx))
+        places = np.arange(len(part))
         if exclude is not None:
-            part = packing.unseen(part, np.load(exclude, mmap_mode="r", allow_pickle=False))
-        parts[name] = rng.permutation(part)
-    return packing.capped(list(parts.values()), _shares(dataset, parts))[: dataset.pool]
+            places = packing.unseen(part, np.load(exclude, mmap_mode="r", allow_pickle=False))
+        parts[name] = part[rng.permutation(places)[: 2 * dataset.pool]]  # what is kept comes from among these
+    return np.concatenate([*packing.capped(list(parts.values()), _shares(dataset, parts)), part[:0]])[: dataset.pool]
 
 
 def _drawn(dataset: Dataset, tokenizer: Path, n_ctx: int, *, folder: Path, exclude: Path | None) -> Tokens:

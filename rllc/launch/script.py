@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from rllc.config import Slurm
+from rllc.launch.size import gpus_each
 
 MARGIN = 20  # seconds before the time limit in which an element is requeued, and which no task gets
 PLACE = ("account", "partition", "qos", "constraint", "reservation", "time", "mem")
@@ -41,6 +42,29 @@ def array(launch: Slurm, sweep: Path, folder: Path) -> str:
 
 
 _SRUN = ("srun", "--ntasks=1", "--cpus-per-task=CPUS", "--kill-on-bad-exit=0")
+
+
+def training(launch: Slurm, run: Path, folder: Path, *, processes: int | None) -> str:
+    """The script of the job that trains a run; `processes` of each node, null for one for each GPU."""
+    options = [
+        *_given(launch, (*PLACE, "exclude", "nodelist", *TOLD, "dependency", "gres")),
+        *([f"--gpus-per-node={launch.gpus}"] if launch.gpus else []),
+        "--nodes=1", f"--ntasks-per-node={processes or max(1, gpus_each(launch))}",
+        f"--cpus-per-task={launch.cpus}", f"--signal=B:USR1@{launch.signal_seconds}",
+        "--requeue" if launch.requeue else "--no-requeue", *_output(launch, folder, "%j"), *launch.extra_sbatch,
+    ]  # fmt: skip
+    return _filled(
+        "train.sbatch",
+        {
+            "options": _lines(launch, run, "", options),
+            "run": shlex.quote(str(run)),
+            "setup": _setup(launch, folder),
+            "srun": "".join(f"{word} " for word in launch.srun or ()),
+            "python": _python(launch),
+            "requeue": "yes" if launch.requeue else "no",
+            "max_requeues": str(launch.max_requeues),
+        },
+    )
 
 
 def after(launch: Slurm, sweep: Path, folder: Path, jobs: Sequence[str]) -> str:

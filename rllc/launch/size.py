@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 from rllc.config import Launch, Local, Slurm
 
@@ -9,6 +10,11 @@ from rllc.config import Launch, Local, Slurm
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus() -> bool:
+    """Whether processes started here may see a GPU of NVIDIA's driver; loads nothing to find out."""
+    return Path("/proc/driver/nvidia/gpus").is_dir() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 
 
 def workers(launch: Launch) -> int:
@@ -25,7 +31,7 @@ def threads(launch: Launch) -> int:
 
 def per_element(launch: Slurm) -> int:
     """Workers of one element of the array: `workers_per_gpu` for each GPU, or as many without one."""
-    return max(1, _gpus(launch)) * launch.workers_per_gpu
+    return max(1, gpus_each(launch)) * launch.workers_per_gpu
 
 
 def here(launch: Launch) -> Local:
@@ -33,7 +39,8 @@ def here(launch: Launch) -> Local:
     return launch if isinstance(launch, Local) else Local("local", None, 1)
 
 
-def _gpus(launch: Slurm) -> int:
+def gpus_each(launch: Slurm) -> int:
+    """GPUs of an element of the array, or of a node of a training."""
     if launch.gres is None:
         return launch.gpus or 0
     asked = re.findall(r"\bgpu(?::[^:,()]*[^:,()\d][^:,()]*)?(?::(\d+))?(?![^,(])", launch.gres)

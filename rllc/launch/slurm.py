@@ -85,11 +85,11 @@ def submit(sweep: Path, cells: Sequence[Cell], launch: Slurm, *, waiting: set[st
         done = Submission(folder, list(jobs), offsets, count, len(cells), site.cluster, str(place))
         if beside.after:
             atomic.write_text(folder / "config.yaml", beside.after)
-            jobs.append(_written(folder / "gather.sbatch", script.after(launch, sweep, folder, done.jobs)))
+            jobs.append(written(folder / "gather.sbatch", script.after(launch, sweep, folder, done.jobs)))
             done = dataclasses.replace(done, gather=jobs[-1])
         if beside.track:
             module, *words = beside.track
-            jobs.append(_written(folder / "track.sbatch", script.beside(launch, sweep, folder, module, words)))
+            jobs.append(written(folder / "track.sbatch", script.beside(launch, sweep, folder, module, words)))
             done = dataclasses.replace(done, track=jobs[-1])
         submission.write(done)
     except BaseException:
@@ -157,7 +157,13 @@ def _caps(launch: Slurm, count: int) -> list[str]:
     return [f"%{max(1, stop - start)}" for start, stop in pairwise(edges)]
 
 
-def _written(file: Path, text: str) -> str:
+def written(file: Path, text: str) -> str:
+    """Write a script and submit it; the id of the job.
+
+    Raises:
+        Mistake: Slurm refuses it; its own words are given.
+        Unfinished: Slurm does not answer.
+    """
     atomic.write_text(file, text)
     return _sbatch(file)
 
