@@ -7,7 +7,7 @@ EXPERIMENT ?=
 LAUNCH ?= local
 ARGS ?=
 SWEEP ?= sweeps/demo
-FIGURES := rllcs_simple induction_rllcs multigram_rllcs drllcs memorization compositions stage_scores baselines \
+FIGURES := rllcs_simple induction_rllcs multigram_rllcs final_by_type drllcs memorization compositions stage_scores baselines \
 	metric_comparison ablations_clustering
 
 OVERRIDES := launch=$(LAUNCH) $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)

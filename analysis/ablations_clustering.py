@@ -27,7 +27,7 @@ def main() -> None:
             with style.settings():
                 figure, panels = drawing.panels(
                     len(METHODS) * len(SCALINGS),
-                    f"Clusterings of {METRIC} · {layer} · run {run}",
+                    f"Clusterings of {METRIC} · {layer} · {of.datasets[0]} · run {run}",
                     columns=3,
                     height=1.8,
                 )
@@ -43,6 +43,7 @@ def main() -> None:
                             axes.plot(steps_T, scaled_PDT[p, 0], color=looks.look(label).colour,
                                       linestyle=looks.look(label).line, lw=1, label=parts[p])  # fmt: skip
                     style.even_axis(axes, of.steps)
+                    axes.set_ylabel("scaled effect" if how != "none" else "nats per token")
                 drawing.save(figure, f"{run}-{layer}")
 
 

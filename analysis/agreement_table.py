@@ -3,14 +3,14 @@
 python analysis/agreement_table.py sweeps/demo [run]
 """
 
-import csv
 import sys
 from pathlib import Path
 
+from rllc import csv_tables
+
 
 def main(folder: Path, run: str | None) -> None:
-    with (folder / "clusters" / "agreement.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_tables.read(folder / "clusters" / "agreement.csv")
     run = run or rows[0]["run"]
     for scope in dict.fromkeys(row["scope"] for row in rows if row["run"] == run):
         for k in dict.fromkeys(row["k"] for row in rows if (row["run"], row["scope"]) == (run, scope)):

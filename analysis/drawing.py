@@ -1,7 +1,7 @@
 """What the scripts of figures share: the sweep they are given, what it lacks, and where a figure goes."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,14 @@ from rllc.mistake import Mistake
 from rllc.report import ends, looks, source, style
 from rllc.report.estimates import Curves
 from rllc.report.source import Source
+from rllc.scopes import HEAD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+Legend = Sequence[tuple[str, looks.Look]]
 
 
 def read() -> Source:
@@ -37,17 +41,22 @@ def metric(found: Source, name: str, run: str) -> Curves | None:
     return of_run.get(run)
 
 
-def panels(count: int, title: str, *, columns: int = 2, height: float = 2.9) -> "tuple[Figure, list[Axes]]":
-    """Make panels in the style of the report; call it inside `style.settings`."""
+def panels(
+    count: int, title: str, *, columns: int = 2, height: float = 2.9, legend: Legend = ()
+) -> "tuple[Figure, list[Axes]]":
+    """Make panels in the style of the report, with a legend above the first; call it inside `style.settings`."""
     columns = min(columns, max(count, 1))
-    return style.panels(count, columns, style.across(columns, height, right=0.9), title=title)
+    box = style.across(columns, height, right=0.9, legend=bool(legend))
+    figure, axes_N = style.panels(count, columns, box, title=title)
+    style.legend(axes_N[0], legend, box)
+    return figure, axes_N
 
 
 def lines(axes: "Axes", curves: Curves, d: int, shown: dict[str, looks.Look], spans: list[tuple[float, float]]) -> None:
-    """Draw some parts with their bands on one dataset, all others grey, and the stages."""
+    """Draw some parts with their bands on one dataset, all other heads grey, and the stages."""
     steps_T = np.array(curves.steps, dtype=np.float64)
     for p, part in enumerate(curves.parts):
-        if part not in shown:
+        if part not in shown and HEAD.match(part):
             axes.plot(steps_T, curves.value_PDT[p, d], color="#C4C4C4", lw=0.7, zorder=1)
     found = []
     for part, look in shown.items():

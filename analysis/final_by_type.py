@@ -1,40 +1,39 @@
-"""λ̂ of each head at the last checkpoint, grouped by what the head does.
+"""λ̂ of each head at the last checkpoint with its 95 % interval, a column for each type of head.
 
-python analysis/final_by_type.py sweeps/demo [figure.png]
+python analysis/final_by_type.py sweeps/demo
 """
 
-import csv
-import sys
-from pathlib import Path
+import drawing
+import numpy as np
 
-import matplotlib.pyplot as plt
-
-import rllc
+from rllc.report import looks, style
 
 
-def main(folder: Path, figure: Path) -> None:
-    with (folder / "clusters" / "types.csv").open() as file:
-        types = {(row["run"], row["part"]): row["type"] for row in csv.DictReader(file)}
-    curves = rllc.load(folder).trajectories()
-    kinds = sorted(set(types.values()))
-    datasets = curves[0].datasets
-    fig, panels = plt.subplots(1, len(datasets), figsize=(5 * len(datasets), 3.6), sharey=True, squeeze=False)
-    for d, axes in enumerate(panels[0]):
-        for marker, curve in zip("osD^v", curves, strict=False):
-            for p, part in enumerate(curve.parts):
-                kind = kinds.index(types[curve.run, part])
-                place = kind + 0.6 * (p / len(curve.parts) - 0.5)
-                value, error = curve.value_PDT[p, d, -1], curve.error_PDT[p, d, -1]
-                axes.errorbar(place, value, error, fmt=marker, color=f"C{kind}", ms=4)
-                axes.annotate(part, (place, value), fontsize=6, xytext=(3, 3), textcoords="offset points")
-        axes.set_xticks(range(len(kinds)), kinds)
-        axes.set_title(f"{datasets[d]}, step {curves[0].steps[-1]}")
-    panels[0, 0].set_ylabel("λ̂ ± standard error (nats)")
-    fig.tight_layout()
-    fig.savefig(figure, dpi=150)
-    print(figure)
+def main() -> None:
+    found = drawing.read()
+    for run, curves in found.curves.items():
+        types = found.types(run)
+        kinds = [kind for kind in (*looks.TYPES, "other") if kind in types.values()]
+        if not kinds:
+            raise drawing.lacks(
+                "types of heads", "add prev_token, current_token and prefix to grid.metrics, and cluster"
+            )
+        with style.settings():
+            figure, panels = drawing.panels(len(curves.datasets), f"λ̂ at step {curves.steps[-1]} by type · run {run}")
+            for d, axes in enumerate(panels):
+                for n, kind in enumerate(kinds):
+                    inside = [p for p, part in enumerate(curves.parts) if types.get(part) == kind]
+                    at, look = n + np.linspace(-0.3, 0.3, len(inside)), looks.of_type(kind)
+                    value, half = curves.value_PDT[inside, d, -1], curves.half_PDT[inside, d, -1]
+                    axes.errorbar(at, value, half, fmt=look.marker, color=look.colour, ms=4, lw=0.9)
+                    for x, y, p in zip(at, value, inside, strict=True):
+                        axes.annotate(curves.parts[p], (x, y), fontsize=6, xytext=(3, 3), textcoords="offset points")
+                axes.set_xticks(range(len(kinds)), kinds)
+                axes.set_xlim(-0.6, len(kinds) - 0.4)
+                axes.set_title(curves.datasets[d])
+                axes.set_ylabel(found.symbol)
+            drawing.save(figure, run)
 
 
 if __name__ == "__main__":
-    sweep = Path(sys.argv[1])
-    main(sweep, Path(sys.argv[2]) if len(sys.argv) > 2 else sweep / "final_by_type.png")
+    main()

@@ -18,16 +18,15 @@ def main() -> None:
         known = {name: of for name in (*HEADS, *WHOLE) if (of := drawing.metric(found, name, run)) is not None}
         if not known:
             raise drawing.lacks("behavioural scores", "sweep with experiment=behaviour")
+        types = found.types(run)
         with style.settings():
-            figure, panels = drawing.panels(len(known), f"Scores and stages · run {run}", columns=3, height=2.3)
+            figure, panels = drawing.panels(len(known), f"Scores and stages · run {run}", columns=3, height=2.3,
+                                            legend=looks.type_legend([*types], types))  # fmt: skip
             for axes, (name, of) in zip(panels, known.items(), strict=True):
-                steps_T = np.array(of.steps, dtype=np.float64)
+                steps_T, mean_PT = np.array(of.steps, dtype=np.float64), of.averaged()
                 for p, part in enumerate(of.parts):
-                    look = looks.of_type(found.types(run).get(part, "other")) if name in HEADS else looks.look(0)
-                    known_DT = np.isfinite(of.value_PDT[p])
-                    count_T = np.where(known_DT.any(0), known_DT.sum(0), np.nan)
-                    value_T = np.where(known_DT, of.value_PDT[p], 0).sum(0) / count_T
-                    axes.plot(steps_T, value_T, color=look.colour, linestyle=look.line, lw=1, label=part)
+                    look = looks.of_type(types.get(part, "other")) if name in HEADS else looks.look(0)
+                    axes.plot(steps_T, mean_PT[p], color=look.colour, linestyle=look.line, lw=1, label=part)
                 style.step_axis(axes, of.steps)
                 style.shade(axes, found.spans(run))
                 axes.set_title(name)

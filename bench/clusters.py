@@ -1,6 +1,6 @@
 """Cost of grouping curves: draws of the chains, the DTW matrix beside tslearn's, and many curves.
 
-python bench/clusters.py [draws] [matrix] [slow] [many]
+python bench/clusters.py [draws] [matrix] [slow] [many [curves]]
 
 CPU seconds of this process where one thread is named, else wall seconds; other work on the machine shows in the latter.
 """
@@ -82,6 +82,7 @@ def many(parts: int = 10_000) -> None:
     series_PTD = np.ascontiguousarray(curves(parts).value_PDT.transpose(0, 2, 1))
     steps = {
         "k-means, 10 starts": lambda: methods.fit("kmeans", series_PTD, k=GROUPS, n_init=10, seed=0),
+        "Euclidean distances, for the silhouette": lambda: len(methods.distances("kmeans", series_PTD)),
         "DTW matrix": lambda: dtw.distances(series_PTD),
     }
     for name, step in steps.items():

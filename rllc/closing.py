@@ -1,11 +1,10 @@
 """What a person is told at the end: where everything lies, how healthy the chains are, what the clusters agree with."""
 
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rllc import gather
+from rllc import csv_tables, gather
 from rllc.task import HEALTH
 from rllc.track.collector import TABLE_ROWS
 
@@ -23,7 +22,7 @@ def summary(sweep: Path) -> str:
     if (sweep / "estimates.parquet").exists():
         lines.append(f"health    {_health(sweep / 'estimates.parquet')}")
     inside = _inside_null(sweep / "clusters" / "scores.csv")
-    for row in rows(sweep / "clusters" / "agreement.csv"):
+    for row in csv_tables.read(sweep / "clusters" / "agreement.csv"):
         if row["primary"] == "true":
             lines.append(_agreement(row, inside))
     return "\n".join(lines)
@@ -43,7 +42,7 @@ def overview(sweep: Path) -> tuple[dict[str, list[dict[str, Any]]], list[Path]]:
         "suspects": suspects.table(found),
     }
     for name in ("labels", "scores", "agreement", "types"):
-        tables[name] = numbers(rows(sweep / "clusters" / f"{name}.csv"))
+        tables[name] = numbers(csv_tables.read(sweep / "clusters" / f"{name}.csv"))
     figures = [
         *sorted((sweep / "report").glob("*.png")),
         *suspects.draw(sweep, found, sweep / "wandb" / "suspects.png"),
@@ -75,14 +74,6 @@ def _estimates(file: Path) -> list[dict[str, Any]]:
         return list(next((batch.select(names).to_pylist() for batch in batches), []))
 
 
-def rows(table: Path) -> list[dict[str, str]]:
-    """The rows of a CSV table; none where there is no such file."""
-    if not table.exists():
-        return []
-    with table.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _health(estimates: Path) -> str:
     from pyarrow import parquet
 
@@ -96,7 +87,7 @@ def _inside_null(scores: Path) -> set[tuple[str, ...]]:
     """Which clusterings have a silhouette that is not above the 95 % quantile of their null."""
     return {
         tuple(row[name] for name in ("run", "scope", "method", "scaling", "k"))
-        for row in rows(scores)
+        for row in csv_tables.read(scores)
         if row["score"] == "silhouette" and not float(row["value"]) > float(row["null_q95"])
     }
 

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,26 +54,25 @@ def soft_distances(series_PTD: Values) -> Values:
 
 def kmeans(series_PTD: Values, k: int, *, n_init: int, seed: int) -> NDArray[np.intp] | None:
     """Cluster series; None if a cluster became empty in every start, which tslearn tells by an infinite inertia."""
-    with _lean_tslearn():
-        from tslearn.clustering import TimeSeriesKMeans
-
-        radius = {"sakoe_chiba_radius": band(series_PTD.shape[1])}
-        model = TimeSeriesKMeans(k, metric="dtw", metric_params=radius, n_init=n_init, random_state=seed)
-        model.fit(series_PTD)
-    return np.asarray(model.labels_, dtype=np.intp) if np.isfinite(model.inertia_) else None
+    return _barycentres(series_PTD, k, n_init=n_init, random_state=seed)
 
 
 def refit(series_PTD: Values, label_P: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """Cluster series from the groups of similar ones, one start; None if a cluster became empty."""
     centre_KTD = np.stack([series_PTD[label_P == label].mean(axis=0) for label in range(label_P.max() + 1)])
+    return _barycentres(
+        series_PTD, len(centre_KTD), n_init=1, init=centre_KTD, max_iter=REFITS, max_iter_barycenter=BARYCENTRE,
+        random_state=0,
+    )  # fmt: skip
+
+
+def _barycentres(series_PTD: Values, k: int, **options: Any) -> NDArray[np.intp] | None:
+    """Run tslearn's k-means within the band; None if a cluster became empty."""
     with _lean_tslearn():
         from tslearn.clustering import TimeSeriesKMeans
 
         radius = {"sakoe_chiba_radius": band(series_PTD.shape[1])}
-        model = TimeSeriesKMeans(
-            len(centre_KTD), metric="dtw", metric_params=radius, n_init=1, init=centre_KTD, max_iter=REFITS,
-            max_iter_barycenter=BARYCENTRE, random_state=0,
-        )  # fmt: skip
+        model = TimeSeriesKMeans(k, metric="dtw", metric_params=radius, **options)
         model.fit(series_PTD)
     return np.asarray(model.labels_, dtype=np.intp) if np.isfinite(model.inertia_) else None
 

@@ -3,10 +3,8 @@
 Shape letters: P parts.
 """
 
-import csv
 import dataclasses
 import importlib.metadata
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rllc import atomic, bootstrap, cluster, compare, config, dtw, head_types, methods, stability
+from rllc import bootstrap, cluster, compare, config, csv_tables, dtw, head_types, methods, stability
 from rllc.cluster import Choice, Labels
 from rllc.compare import Agreed, Cell
+from rllc.csv_tables import Line
 from rllc.head_types import Scores
 from rllc.matching import Match, Transfer
 from rllc.trajectories import Trajectories
@@ -38,8 +37,6 @@ COLUMNS = {
 }
 
 SHARED = 1000  # parts of a scope up to which the table of pairs is written
-
-Line = Sequence[str | int | float | bool]
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ def write(summary: Summary, scores: Scores) -> None:
         if name == "types" and not scores:
             path.unlink(missing_ok=True)
         else:
-            atomic.write_text(path, _csv(COLUMNS[name], of_table))
+            csv_tables.write(path, COLUMNS[name], of_table)
 
 
 def _consensus(summary: Summary) -> dict[str, list[Line]]:
@@ -149,21 +146,6 @@ def _consensus(summary: Summary) -> dict[str, list[Line]]:
 
 def _numbers(one: Agreed) -> tuple[float, float, float]:
     return one.agreement.ari, one.agreement.ami, one.agreement.p
-
-
-def _csv(columns: Sequence[str], lines: Iterable[Line]) -> str:
-    """Format a table; numbers with six digits, so that rounding in the last bits does not show."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for line in lines:
-        writer.writerow(
-            [
-                f"{field:.6g}" if isinstance(field, float) else str(field).lower() if isinstance(field, bool) else field
-                for field in line
-            ]
-        )
-    return text.getvalue()
 
 
 def settings(summary: Summary, curves: Sequence[Trajectories], options: config.Cluster) -> str:

@@ -96,13 +96,18 @@ def distances(method: Method, series_PTD: Values) -> Values:
         return dtw.distances(series_PTD)
     if method == "soft_kmedoids":
         return dtw.soft_distances(series_PTD)
-    if method == "kshape":
-        dist_PP = np.clip(kshape.distances(series_PTD, series_PTD), 0, None)
-    else:
-        points = series_PTD.reshape(len(series_PTD), -1)
-        dist_PP = np.linalg.norm(points[:, None] - points[None], axis=2)
+    if method != "kshape":
+        return euclidean(series_PTD.reshape(len(series_PTD), -1))
+    dist_PP = np.clip(kshape.distances(series_PTD, series_PTD), 0, None)
     np.fill_diagonal(dist_PP, 0)
     return np.asarray(dist_PP)
+
+
+def euclidean(points_PF: Values) -> Values:
+    """Distances dist_PP of points, in no more memory than they take."""
+    from scipy.spatial.distance import cdist
+
+    return np.asarray(cdist(points_PF, points_PF))
 
 
 def _once(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllc import atomic, closing, legal, plan, planning, trajectories
+from rllc import atomic, csv_tables, legal, plan, planning, trajectories
 from rllc.backends import installed
 from rllc.mistake import Mistake, unknown
 from rllc.task import Estimate, Sampler, Task
@@ -151,7 +151,7 @@ class Sweep:
 
     def labels(self) -> list[dict[str, str]]:
         """The rows of clusters/labels.csv; empty before clustering."""
-        return closing.rows(self.path / "clusters" / "labels.csv")
+        return csv_tables.read(self.path / "clusters" / "labels.csv")
 
     def to_csv(self, path: str | Path, metric: str = "llc") -> None:
         """Write the curves as a tidy table, run,metric,part,dataset,step,value,error,low,high: one row an observation.

@@ -3,9 +3,7 @@
 Shape letters: N groupings, P parts, F features of a curve, J types, D datasets, T training steps, B noisy copies.
 """
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rllc import atomic, head_types, methods, rand, scaling, scopes, tables, trajectories
+from rllc import csv_tables, head_types, methods, rand, scaling, scopes, tables, trajectories
 from rllc.config import Scaling
 from rllc.mistake import Mistake
 from rllc.trajectories import Trajectories
@@ -77,11 +75,7 @@ def run(sweep: Path, *, seed: int = 0) -> list[Line]:
             f"grid.metrics: {path} has no types of heads to tell apart; measure {', '.join(head_types.SCORES)} too."
         )
     found = [line for curves in _curves(path) for line in lines(curves, types.get(curves.run, {}), seed=seed)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in dataclasses.astuple(line)] for line in found)
-    atomic.write_text(sweep / "clusters" / "separation.csv", text.getvalue())
+    csv_tables.write(sweep / "clusters" / "separation.csv", COLUMNS, map(dataclasses.astuple, found))
     return found
 
 
@@ -139,7 +133,7 @@ def silhouette(points_PF: Values, member_NPJ: Values) -> Values:
 
     0 for a head that is alone in its type (Rousseeuw 1987). Shape (N).
     """
-    dist_PP = np.linalg.norm(points_PF[:, None] - points_PF[None], axis=2)
+    dist_PP = methods.euclidean(points_PF)
     size_NJ, own_NPJ = member_NPJ.sum(1), member_NPJ.astype(bool)
     sum_NPJ = dist_PP @ member_NPJ
     others_NP = (member_NPJ @ size_NJ[..., None])[..., 0] - 1

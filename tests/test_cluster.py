@@ -63,14 +63,14 @@ def test_random_walks_have_positive_silhouettes_and_stay_within_their_null():
 
 def test_kshape_is_blind_to_scaling_and_run_once():
     value_PDT, _ = planted.curves(gains=(0.2, 5))
-    none, minmax = (
-        [labels for labels in cluster.clusterings(scope(value_PDT), "kshape", OPTIONS) if labels.scaling == how]
-        for how in OPTIONS.scalings
-    )
+    few = replace(OPTIONS, k_range=[2, 4], null_draws=2)
+    twice = cluster.clusterings(scope(value_PDT), "kshape", few)
+    none, minmax = ([labels for labels in twice if labels.scaling == how] for how in OPTIONS.scalings)
+    assert [labels.k for labels in none] == [labels.k for labels in minmax] == [2, 4]
     assert [(labels.label_P, labels.scores["silhouette"]) for labels in none] == [
         (labels.label_P, labels.scores["silhouette"]) for labels in minmax
     ]
-    alone = cluster.group(scope(value_PDT), "kshape", "minmax", OPTIONS)
+    alone = cluster.group(scope(value_PDT), "kshape", "minmax", few)
     assert [labels.label_P for labels in alone] == [labels.label_P for labels in minmax]
     ward = cluster.clusterings(scope(value_PDT), "ward", OPTIONS)
     assert [(labels.scaling, labels.k) for labels in ward] == [
@@ -82,7 +82,8 @@ def test_kshape_ignores_level_and_size_of_every_curve():
     value_PDT, _ = planted.curves()
     rng = np.random.default_rng(0)
     moved_PDT = value_PDT * rng.uniform(0.1, 9, size=(12, 2, 1)) + rng.normal(size=(12, 2, 1))
-    one, other = (cluster.group(scope(x), "kshape", "none", OPTIONS) for x in (value_PDT, moved_PDT))
+    few = replace(OPTIONS, null_draws=1)
+    one, other = (cluster.group(scope(x), "kshape", "none", few) for x in (value_PDT, moved_PDT))
     assert [labels.label_P for labels in one] == [labels.label_P for labels in other]
 
 

@@ -31,6 +31,7 @@ def test_distances_are_those_of_the_definition():
             assert dtw.distances(series_PTD)[p, q] == pytest.approx(np.sqrt(cost[12, 12]), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_kmeans_finds_planted_groups_whose_shapes_are_warped():
     value_PDT, truth_P = planted.curves()
     series_PTD = np.stack([np.roll(series, p % 3, axis=0) for p, series in enumerate(value_PDT.transpose(0, 2, 1))])
@@ -38,6 +39,7 @@ def test_kmeans_finds_planted_groups_whose_shapes_are_warped():
     assert rand.index(np.asarray(label_P), truth_P[None])[0] == 1
 
 
+@pytest.mark.slow
 def test_kmeans_tells_when_it_failed():
     series_PTD = np.repeat(np.cumsum(np.random.default_rng(0).normal(size=(2, 10, 1)), axis=1), 3, axis=0)
     assert dtw.kmeans(series_PTD, 4, n_init=2, seed=0) is None

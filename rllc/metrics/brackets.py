@@ -3,6 +3,7 @@
 Shapes: N rows of the pool, H heads of a layer, L positions; C chains and B rows of a block.
 """
 
+import functools
 import time
 
 import numpy as np
@@ -61,10 +62,8 @@ def measure(task: Task, pool: Pool) -> Estimate:
     began = time.perf_counter()
     layer, head = place(task.part)
 
-    def partners(rows_CB: Tensor) -> Tensor:
-        return opened(pool)[rows_CB]
-
-    opened_NL = pool.once("opened", partners)(pool.every)[0]
+    every = functools.cache(lambda: opened(pool))
+    opened_NL = pool.once("opened", lambda rows_CB: every()[rows_CB])(pool.every)[0]
 
     def compute(rows_CB: Tensor) -> Tensor:
         return score(

@@ -14,7 +14,7 @@ LATE, EARLY = 500 / 1024, 50 / 1024  # of the context
 
 
 def measure(task: Task, pool: Pool) -> Estimate:
-    """Loss of the 500th token minus that of the 50th of a context of 1,024 (nats; below 0 the context helps).
+    """Loss of the 500th next token minus that of the 50th of a context of 1,024 (nats; below 0 the context helps).
 
     On other contexts at the same shares of it (Olsson et al. 2022; Hoogland et al. 2024). Mean over the rows of the
     pool, with the standard error of their difference. Cost: a forward pass over the pool, shared with the other scores

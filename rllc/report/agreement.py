@@ -4,12 +4,12 @@ Shape letter: M clusterings, each a method with a scaling.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rllc.report import looks, style
+from rllc.report import looks, matrix, style
 from rllc.report.grouping import Agreement, Groups
 from rllc.report.picture import Picture, name
 from rllc.report.source import Source
@@ -70,28 +70,10 @@ def between(groups: Groups, run: str) -> "Figure":
         for (a, b), value in ari.items():
             i, j = names.index(a), names.index(b)
             matrix_MM[i, j] = matrix_MM[j, i] = value
-        _matrix(axes, matrix_MM, [_starred(one, groups) for one in names])
+        low = min(-0.2, float(np.nanmin(matrix_MM)))
+        matrix.draw(axes, matrix_MM, [_starred(one, groups) for one in names], low=low)
         axes.set_title(f"{scope} · k = {groups.chosen[run, scope][0]}")
     return figure
-
-
-def _matrix(axes: "Axes", matrix_MM: "style.Values", names: Sequence[str]) -> None:
-    """Draw one matrix with its numbers."""
-    place_M = np.arange(len(names))
-    low = min(-0.2, float(np.nanmin(matrix_MM)))
-    axes.pcolormesh(
-        place_M, place_M, matrix_MM, cmap="cividis", vmin=low, vmax=1, shading="nearest", lw=0.3, ec="white"
-    )
-    size = min(7.0, 110 / len(names))
-    for (i, j), value in np.ndenumerate(matrix_MM):
-        colour = "black" if value > 0.5 else "white"
-        text = "" if np.isnan(value) else f"{value:.2f}".replace("0.", ".").replace("-", "−")
-        axes.text(j, i, "1" if text == "1.00" else text, ha="center", va="center", fontsize=size, color=colour)
-    axes.set_xticks(place_M, names, rotation=90, fontsize=7)
-    axes.set_yticks(place_M, names, fontsize=7)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
 
 
 def agreement(groups: Groups, run: str) -> "Figure":

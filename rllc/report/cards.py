@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rllc.mistake import Mistake
-from rllc.report import looks, members, shapes, style
+from rllc.report import contexts, looks, shapes, style, tables
 from rllc.report.curves import short
 from rllc.report.estimates import Curves
-from rllc.report.grouping import Groups
 from rllc.report.picture import Picture, name
 from rllc.report.source import Source
 
@@ -26,8 +24,19 @@ if TYPE_CHECKING:
 COLUMNS = 2  # datasets shown at most
 TEXT = 4.1  # inches of the text of a card
 LETTERS = 62  # of a line of it
-HEIGHT = 1.9  # inches of a panel
-BEHAVIOUR = 8  # medians that are told
+LINE, HEADING = 0.156, 0.22  # inches of a line, and of the heading above them
+HEIGHT = 1.9  # inches of a panel at least
+WRAPPED = 4  # lines at most that one thing to say takes
+TOP = 2  # contexts of each dataset
+MEASURED = {  # what stands on one line, with its unit
+    "attention (share)": ("prev_token", "current_token", "first_token", "prefix", "brackets"),
+    "rise of the loss without it (nats per token)": ("zero_ablation", "mean_ablation", "resample_ablation"),
+    "tokens of 1,000 that need it": (
+        "induction_tokens", "bracket_tokens", "ngram_tokens", "skip_ngram_tokens", "other_tokens",
+    ),
+    "different n-grams that need it": ("ngrams", "skip_ngrams"),
+    "curvature": ("hessian_trace", "hessian_xtrace", "fisher_trace", "hessian_rank"),
+}  # fmt: skip
 
 
 def pictures(source: Source) -> Iterator[Picture]:
@@ -42,9 +51,12 @@ def pictures(source: Source) -> Iterator[Picture]:
         caption = (
             "A card for each group of the primary clustering. Left: members, * the medoid, in brackets the share of "
             "all clusterings in which a head is with its consensus group; Jaccard stability with its usual reading; "
-            "types; and over the members the median of what else was measured, at the last step. Right: "
+            "types; over the members the median of what else was measured, at the last step, on each dataset; and, "
+            "where token losses were kept, the text at which the loss rose most (nats) when a member was moved, the "
+            "token in ⟦⟧ being the one that is predicted. Right: "
             f"{source.symbol} of the group on each dataset, median and the range from quarter to three quarters of the "
-            "members (a line alone: one member, with its 95 % interval); grey: all other heads of the scope."
+            "members (of one member, its 95 % interval); thin and grey: all other heads of the scope."
+            f"{source.shading(run)}"
         )
         title = f"Cards of the groups of {scope}, run {run}"
         draw = functools.partial(cards, source, run, scope)
@@ -56,14 +68,14 @@ def cards(source: Source, run: str, scope: str) -> "Figure":
     assert source.groups is not None
     groups, curves = source.groups, source.curves[run]
     labels = groups.main(run, scope, *groups.primary)
-    columns = min(len(curves.datasets), COLUMNS)
+    columns, texts = min(len(curves.datasets), COLUMNS), _texts(source, run, scope, labels)
     width = (style.WIDTH - TEXT) / columns
-    first = style.Box(width - 0.9, HEIGHT, left=0.72, right=0.18)
+    lines = max(body.count("\n") + 1 for _, body in texts.values())
+    first = style.Box(width - 0.9, max(HEIGHT, HEADING + LINE * lines - 0.5), left=0.72, right=0.18)
     k = max(labels.values()) + 1
     title = f"Groups of {scope}, k = {k} · run {style.shown(run)}"
     figure, panels = style.panels(k * columns, columns, first, title=title)
     _shift(figure, panels)
-    texts = _texts(source, run, scope, labels)
     for n, axes in enumerate(panels):
         label, d = divmod(n, columns)
         _panel(axes, curves, labels, (label, d))
@@ -74,7 +86,7 @@ def cards(source: Source, run: str, scope: str) -> "Figure":
             heading, body = texts[label]
             look = looks.look(label)
             figure.text(0.012, place.y1, heading, va="top", fontsize=10, fontweight="bold", color=look.colour)
-            figure.text(0.012, place.y1 - 0.22 / figure.get_figheight(), body, va="top", fontsize=8, linespacing=1.4)
+            figure.text(0.012, place.y1 - HEADING / figure.get_figheight(), body, va="top", fontsize=8, linespacing=1.4)
     return figure
 
 
@@ -95,13 +107,13 @@ def _texts(source: Source, run: str, scope: str, labels: Mapping[str, int]) -> d
     assert groups is not None
     support, types = groups.support.get((run, scope), {}), source.types(run)
     stability = groups.stability.get((run, scope, *groups.primary, str(groups.chosen[run, scope][0])), ())
-    medoid = _medoids(source, groups, run, labels)
+    medoid = shapes.medoids(groups, source.clustered[run], labels) if run in source.clustered else {}
     found = {}
     for label in sorted(set(labels.values())):
         inside = [part for part, of in labels.items() if of == label]
         named = [
             f"{style.shown(short(part, scope))}{'*' * (medoid.get(label) == part)}"
-            + (f" ({support[part].share:.2f})" if part in support else "")
+            + (f"\N{NO-BREAK SPACE}({support[part].share:.2f})" if part in support else "")
             for part in inside
         ]
         lines = [", ".join(named)]
@@ -110,30 +122,40 @@ def _texts(source: Source, run: str, scope: str, labels: Mapping[str, int]) -> d
         if types:
             counts = Counter(types.get(part, "unknown") for part in inside).most_common()
             lines.append("types: " + ", ".join(f"{count} {kind}" for kind, count in counts))
-        lines += _behaviour(source, run, inside)
-        body = "\n".join(piece for line in lines for piece in textwrap.wrap(line, LETTERS)[:4])
+        lines += [*_measured(source, run, inside), *_contexts(source, run, medoid.get(label, inside[0]), inside)]
+        body = "\n".join(piece for line in lines for piece in textwrap.wrap(line, LETTERS)[:WRAPPED])
         found[label] = f"group {label}, {len(inside)} of {len(labels)}", body
     return found
 
 
-def _medoids(source: Source, groups: Groups, run: str, labels: Mapping[str, int]) -> dict[int, str]:
-    try:
-        return shapes.medoids(groups, members.clustered(source)[run], labels)
-    except (Mistake, KeyError):  # the curves have changed since; the page says so
-        return {}
-
-
-def _behaviour(source: Source, run: str, inside: list[str]) -> list[str]:
+def _measured(source: Source, run: str, inside: list[str]) -> list[str]:
     """Tell the median over some heads of all else that was measured of them, on each dataset at the last step."""
-    told = []
-    for metric, of_run in {**source.scores, **source.others}.items():
-        curves = of_run.get(run)
-        places = [curves.parts.index(part) for part in inside if part in curves.parts] if curves else []
-        if curves is None or not places:
-            continue
-        last_D = [value_P[np.isfinite(value_P)] for value_P in curves.value_PDT[places, :, -1].T]
-        told.append(f"{metric} " + " / ".join(f"{np.median(known):.2g}" if len(known) else "–" for known in last_D))
-    return ["; ".join(told[:BEHAVIOUR]) + ("; …" if len(told) > BEHAVIOUR else "")] if told else []
+    known = {name: of_run[run] for name, of_run in {**source.scores, **source.others}.items() if run in of_run}
+    told = {name: text for name, curves in known.items() if (text := _median(curves, inside))}
+    rest = tuple(name for name in told if not any(name in names for names in MEASURED.values()))
+    return [
+        f"{what}: {'; '.join(told[name] for name in names if name in told)}"
+        for what, names in {**MEASURED, "else": rest}.items()
+        if not told.keys().isdisjoint(names)
+    ]
+
+
+def _median(curves: Curves, inside: list[str]) -> str:
+    places = [curves.parts.index(part) for part in inside if part in curves.parts]
+    if not places:
+        return ""
+    last_D = [value_P[np.isfinite(value_P)] for value_P in curves.value_PDT[places, :, -1].T]
+    each = " / ".join(tables.number(float(np.median(known))) if len(known) else "–" for known in last_D)
+    return f"{curves.metric} {each}".replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _contexts(source: Source, run: str, first: str, inside: list[str]) -> list[str]:
+    """Tell the text at which the loss rose most of the medoid, or of another member if nothing was kept of it."""
+    kept = source.contexts.get(run, {})
+    part = next((part for part in (first, *inside) if part in kept), None)
+    if part is None:
+        return []
+    return [f"{part}, {style.printable(text)}" for n, text in enumerate(kept[part]) if n % contexts.SHOWN < TOP]
 
 
 def _panel(axes: "Axes", curves: Curves, labels: Mapping[str, int], which: tuple[int, int]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllc import stability
-from rllc.report import looks, style
+from rllc.report import looks, matrix, style
 from rllc.report.curves import short
 from rllc.report.estimates import Values
 from rllc.report.grouping import Groups
@@ -18,12 +18,9 @@ from rllc.report.picture import Picture, name
 from rllc.report.source import Source
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLUMNS = 2
-NUMBERS = 16  # parts up to which the shares are written into the cells
-NAMED = 80  # parts up to which each has its name
 
 
 def pictures(source: Source) -> Iterator[Picture]:
@@ -36,7 +33,8 @@ def pictures(source: Source) -> Iterator[Picture]:
             caption = (
                 "Share of clusterings in which two heads are in one group, from 0 (never) to 1 (always), at the main k "
                 "of a scope; over all methods, scalings and draws of the chains, each method weighing alike. Heads are "
-                "ordered by the average-linkage tree of 1 − share; white lines part the consensus groups. Blocks with "
+                "ordered by the average-linkage tree of 1 − share; white lines part the consensus groups, names have "
+                "the colour of their group in the primary clustering. Dark is never, bright is always. Blocks with "
                 "sharp edges are groups that do not depend on how one looks; a smooth passage is none."
             )
             title = f"Who goes together, run {run}"
@@ -51,20 +49,21 @@ def consensus(groups: Groups, run: str) -> "Figure":
     title = f"Share of clusterings together · run {style.shown(run)}"
     figure, panels = style.panels(len(scopes), COLUMNS, box, title=title)
     for axes, scope in zip(panels, scopes, strict=True):
-        parts, share_PP = matrix(groups, run, scope)
-        _matrix(axes, share_PP, [style.shown(short(part, scope)) for part in parts])
+        parts, share_PP = ordered(groups, run, scope)
+        matrix.draw(axes, share_PP, [style.shown(short(part, scope)) for part in parts], low=0)
         support = groups.support.get((run, scope), {})
         label = [support[part].group if part in support else -1 for part in parts]
         for place in np.flatnonzero(np.diff(label)) + 0.5:
             axes.axhline(place, color="white", lw=1.6)
             axes.axvline(place, color="white", lw=1.6)
-        for tick, of_part in zip(axes.get_yticklabels(), label, strict=False):
-            tick.set_color(looks.look(of_part).colour if of_part >= 0 else "black")
+        primary = groups.main(run, scope, *groups.primary)
+        for tick, part in zip(axes.get_yticklabels(), parts, strict=False):
+            tick.set_color(looks.look(primary[part]).colour if part in primary else "black")
         axes.set_title(f"{scope} · k = {groups.chosen[run, scope][0]}")
     return figure
 
 
-def matrix(groups: Groups, run: str, scope: str) -> tuple[list[str], Values]:
+def ordered(groups: Groups, run: str, scope: str) -> tuple[list[str], Values]:
     """Give the parts in the order of the tree of 1 − share, groups in one piece, and share_PP."""
     from scipy.cluster import hierarchy
 
@@ -77,19 +76,3 @@ def matrix(groups: Groups, run: str, scope: str) -> tuple[list[str], Values]:
     support = groups.support.get((run, scope), {})
     leaves.sort(key=lambda p: support[parts[p]].group if parts[p] in support else 0)
     return [parts[p] for p in leaves], share_PP[np.ix_(leaves, leaves)]
-
-
-def _matrix(axes: "Axes", share_PP: Values, names: list[str]) -> None:
-    place_P = np.arange(len(names))
-    axes.pcolormesh(place_P, place_P, share_PP, cmap="cividis", vmin=0, vmax=1, shading="nearest", rasterized=True)
-    if len(names) <= NUMBERS:
-        for (i, j), share in np.ndenumerate(share_PP):
-            text = "1" if share > 0.995 else f"{share:.2f}".lstrip("0")
-            axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color="black" if share > 0.55 else "white")
-    shown = place_P if len(names) <= NAMED else place_P[:0]
-    size = min(7.5, 300 / max(len(names), 1))
-    axes.set_xticks(shown, [names[p] for p in shown], rotation=90, fontsize=size)
-    axes.set_yticks(shown, [names[p] for p in shown], fontsize=size)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    axes.tick_params(length=0)

@@ -12,19 +12,23 @@ SHOWN = 6  # tokens of each dataset
 BEFORE = 14  # tokens of context
 
 
-def read(sweep: Path, run: str) -> dict[str, list[str]]:
-    """Give the contexts of each part whose token losses were kept, at the last step where they were.
+def read(sweep: Path) -> dict[str, dict[str, list[str]]]:
+    """Give the contexts of each run and part whose token losses were kept, at the last step where they were.
 
-    Each is "dataset: what stands before ⟦token⟧ +excess": the loss of the token in brackets rose by so many nats.
-    Empty where there is no plan, nothing was kept, or the tokenizer or the rows are gone.
+    Each is "dataset: what stands before ⟦token⟧ +excess": the loss of the token in brackets rose by so many nats;
+    SHOWN of each dataset and seed, the largest first. Empty where nothing was kept, or the tokenizer or the rows are
+    gone.
     """
-    cells = [cell for cell in plan.read(sweep) if cell.keep and cell.task.run == run]
-    last = {cell.task.part: max(c.task.step for c in cells if c.task.part == cell.task.part) for cell in cells}
-    found: dict[str, list[str]] = defaultdict(list)
+    if not (sweep / "tokens").is_dir():
+        return {}
+    cells, last = [cell for cell in plan.read(sweep) if cell.keep], dict[tuple[str, str], int]()
+    for task in (cell.task for cell in cells):
+        last[task.run, task.part] = max(task.step, last.get((task.run, task.part), 0))
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for cell in sorted(cells, key=lambda cell: (cell.task.dataset, cell.task.seed)):
-        if cell.task.step == last[cell.task.part]:
-            found[cell.task.part] += _texts(sweep, cell)
-    return {part: texts for part, texts in found.items() if texts}
+        if cell.task.step == last[cell.task.run, cell.task.part] and (texts := _texts(sweep, cell)):
+            found[cell.task.run][cell.task.part] += texts
+    return {run: dict(of_run) for run, of_run in found.items()}
 
 
 def _texts(sweep: Path, cell: Cell) -> list[str]:

@@ -37,11 +37,11 @@ def pictures(source: Source) -> Iterator[Picture]:
         if curves.layers():
             title = f"{source.symbol} of every head, run {run}"
             panels = "a row for each layer with one vertical axis, a column for each dataset"
-            caption = f"{steps}; {panels}; colour and line: {by}. {bands}"
+            caption = f"{steps}; {panels}; colour and line: {by}. {bands}{source.shading(run)}"
             yield Picture(SECTION, name("curves", run), title, caption, functools.partial(heads, source, run))
         if curves.others():
             title = f"{source.symbol} of parts that are no heads, run {run}"
-            caption = f"{steps}; a panel for each dataset. {bands}"
+            caption = f"{steps}; a panel for each dataset. {bands}{source.shading(run)}"
             yield Picture(SECTION, name("parts", run), title, caption, functools.partial(others, source, run))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rllc import intervals, tables
 from rllc.head_types import SCORES
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 from rllc.scopes import HEAD
 from rllc.task import SCHEMA
 from rllc.trajectories import natural
@@ -67,6 +67,12 @@ class Curves:
             if head := HEAD.match(part):
                 found[f"L{head[1]}"].append(p)
         return {name: tuple(found[name]) for name in sorted(found, key=natural)}
+
+    def averaged(self) -> Values:
+        """The curves averaged over the datasets that have a number; NaN where none has."""
+        known_PDT = np.isfinite(self.value_PDT)
+        count_PT = np.where(known_PDT.any(axis=1), known_PDT.sum(axis=1), np.nan)
+        return np.asarray(np.where(known_PDT, self.value_PDT, 0).sum(axis=1) / count_PT)
 
     def others(self) -> tuple[int, ...]:
         """Positions of the parts that are no heads."""
@@ -193,6 +199,6 @@ def _parquet(path: Path, wanted: Iterable[str], keys: Collection[str] = ()) -> t
         names = [name for name in dict.fromkeys(wanted) if name in schema.names]
         table = parquet.read_table(path, columns=names, filters=[("key", "in", sorted(keys))] if keys else None)
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise Mistake(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
+        raise Mistake(f"{path}: not a Parquet file ({words(error)}).") from error
     version = (schema.metadata or {}).get(b"rllc.schema")
     return table.to_pylist() if names else [], None if version is None else int(version)

@@ -3,6 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = id => document.getElementById(id);
 const H = 340, M = { left: 58, right: 58, top: 26, bottom: 40 };
+const HEAD = /^(L\d+)H\d+$/;
 let W = 560; // of a panel; less on a narrow screen, so that its text stays as large
 const state = { run: 0, metric: data.metric, datasets: new Set(), heads: new Set(), hidden: new Set(), here: null, pinned: null };
 
@@ -145,6 +146,7 @@ function draw() {
   const of = table(), values = scaled(of), parts = shown();
   const [low, high] = limits(of, values, parts), x = axis(of.steps);
   const y = value => M.top + (H - M.top - M.bottom) * (high - value) / (high - low);
+  const held = panels.findIndex(panel => panel.svg === document.activeElement); // the new picture keeps the focus
   panels = [];
   const figures = [];
   of.datasets.forEach((dataset, d) => {
@@ -171,12 +173,14 @@ function draw() {
       if (last !== null) named.push([part, last, mine.colour]);
     }
     if (named.length <= 24) ends(svg, named);
+    marks(svg, panel);
     svg.append(panel.over);
     listen(panel);
     panels.push(panel);
     figures.push(element("figure", {}, svg));
   });
   at("panels").replaceChildren(...figures);
+  if (held >= 0) panels[held]?.svg.focus({ preventScroll: true });
   keys(of);
   mark();
 }
@@ -197,7 +201,19 @@ function frame(svg, steps, x, y, low, high, title) {
   }
   const unit = at("asscaled").checked ? `${state.metric}, scaled: ${at("scaling").value}` : state.metric === data.metric ? data.symbol : state.metric;
   svg.append(element("text", { x: M.left, y: 16, "font-weight": 600 }, `${title} · ${unit}`));
-  svg.append(element("text", { x: (W + M.left - M.right) / 2, y: H - 6, "text-anchor": "middle" }, "training step (log scale)"));
+  svg.append(element("text", { x: (W + M.left - M.right) / 2, y: H - 6, "text-anchor": "middle" },
+    `training step (log scale${steps[0] === 0 && steps[1] > 1 ? `; linear below ${short(steps[1])}` : ""})`));
+}
+
+function marks(svg, panel) { // a cross on each estimate whose health is not ok; at the foot where it has no number
+  const { of, x, y, d } = panel;
+  for (const [i, health] of Object.entries(of.health)) {
+    const T = of.steps.length, p = Math.floor(i / T / of.datasets.length), value = panel.values[i];
+    if (Math.floor(i / T) % of.datasets.length !== d || !panel.parts.includes(of.parts[p])) continue;
+    const px = x(of.steps[i % T]), py = Number.isFinite(value) ? y(value) : H - M.bottom - 5;
+    svg.append(element("path", { class: "health", d: `M${px - 4} ${py - 4}l8 8m0 -8l-8 8` },
+      element("title", {}, `${of.parts[p]}, step ${of.steps[i % T]}: ${health}`)));
+  }
 }
 
 function ends(svg, named) { // names at the ends of lines, pushed apart
@@ -283,6 +299,7 @@ function describe(here) {
   const half = of.halves[i], value = of.values[i], words = [here.part, here.dataset, `step ${of.steps[here.t]}`];
   const band = Number.isFinite(half) ? ` ± ${number(half)} (95 %)` : "";
   words.push(`${state.metric} ${number(value)}${band}`);
+  if (of.health[i]) words.push(of.health[i]);
   const n = group(here.part), type = run().types[here.part];
   if (n !== undefined) words.push(`group ${n} by ${at("method").value}`);
   if (type) words.push(type);
@@ -374,7 +391,7 @@ function boxes(id, names, chosen, change) { // check boxes, one a name; heads st
   let layer = null;
   const made = [];
   for (const name of names) {
-    const found = /^(L\d+)H\d+$/.exec(name);
+    const found = HEAD.exec(name);
     if (id === "heads" && found && found[1] !== layer) {
       layer = found[1];
       const mine = layer, button = element("button", { type: "button", title: `show or hide the heads of ${mine}` }, mine);
@@ -399,7 +416,8 @@ function boxes(id, names, chosen, change) { // check boxes, one a name; heads st
 function chooseMetric() {
   const of = table();
   state.datasets = new Set(of.datasets);
-  state.heads = new Set(of.parts);
+  const heads = of.parts.filter(part => HEAD.test(part)); // others, as the whole model, are on another scale
+  state.heads = new Set(heads.length ? heads : of.parts);
   state.here = null;
   pin(null);
   boxes("datasets", of.datasets, state.datasets, draw);

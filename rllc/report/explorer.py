@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rllc.report import contexts, estimates, looks
+from rllc.report import estimates, looks
 from rllc.report.estimates import Curves, Values
 from rllc.report.grouping import Groups
 from rllc.report.sheet import CSS
@@ -68,7 +68,7 @@ def _run(source: Source, run: str) -> dict[str, Any]:
         "types": source.types(run),
         "floors": _floors(main),
         "stages": source.spans(run),
-        "texts": contexts.read(source.sweep, run),
+        "texts": source.contexts.get(run, {}),
         **_groups(groups, run),
         "traces": _traces(source, main),
     }
@@ -85,12 +85,7 @@ def _groups(groups: Groups | None, run: str) -> dict[str, Any]:
             labels.setdefault("|".join(way), {}).update(of_part)
             scopes.update(dict.fromkeys(of_part, scope))
     chosen = {scope: k for (name, scope), (k, _) in groups.chosen.items() if name == run} if groups else {}
-    support = {
-        part: round(one.share, 3)
-        for (name, _), of_part in (groups.support.items() if groups else ())
-        if name == run
-        for part, one in of_part.items()
-    }
+    support = {part: round(one.share, 3) for part, one in groups.supports(run).items()} if groups else {}
     return {"labels": labels, "scopes": scopes, "chosen": chosen, "support": support}
 
 

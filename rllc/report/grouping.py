@@ -1,14 +1,13 @@
 """The tables of the clustering stage, read back."""
 
-import csv
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rllc import csv_tables
 from rllc.mistake import Mistake
 
 Way = tuple[str, str, str, str, str]  # run, scope, method, scaling, k
@@ -97,6 +96,12 @@ class Groups:
         """Labels at the scope's main k; empty if that clustering failed."""
         return self.labels.get((run, scope, method, scaling, str(self.chosen[run, scope][0])), {})
 
+    def supports(self, run: str) -> dict[str, Support]:
+        """Support of each part of a run."""
+        return {
+            part: one for (name, _), of_part in self.support.items() if name == run for part, one in of_part.items()
+        }
+
     def headline(self, run: str, scope: str) -> str | None:
         """Name the k of the main comparison of a run (or "all") and a scope (or "mean"), as agreement.csv has it."""
         named = [line.k for line in self.agreement if (line.run, line.scope) == (run, scope) and line.primary]
@@ -126,13 +131,13 @@ def _read(folder: Path) -> Groups:
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     primary = settings["options"]["primary"]
     labels: dict[Way, dict[str, int]] = defaultdict(dict)
-    for line in _lines(folder / "labels.csv"):
+    for line in csv_tables.read(folder / "labels.csv"):
         labels[_way(line)][line["part"]] = int(line["label"])
     types: dict[str, dict[str, str]] = defaultdict(dict)
-    for line in _lines(folder / "types.csv"):
+    for line in csv_tables.read(folder / "types.csv"):
         types[line["run"]][line["part"]] = line["type"]
     between: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
-    for line in _lines(folder / "between.csv"):
+    for line in csv_tables.read(folder / "between.csv"):
         between[line["run"], line["scope"]][line["a"], line["b"]] = _number(line["ari"])
     return Groups(
         primary=(primary["method"], primary["scaling"]),
@@ -143,17 +148,17 @@ def _read(folder: Path) -> Groups:
         shares=_shares(folder),
         support=_support(folder),
         types=dict(types),
-        agreement=tuple(_agreement(line) for line in _lines(folder / "agreement.csv")),
+        agreement=tuple(_agreement(line) for line in csv_tables.read(folder / "agreement.csv")),
         between=dict(between),
-        matches=tuple(_lines(folder / "matches.csv")),
-        transfers=tuple(_lines(folder / "transfer.csv")),
+        matches=tuple(csv_tables.read(folder / "matches.csv")),
+        transfers=tuple(csv_tables.read(folder / "transfer.csv")),
         settings=settings,
     )
 
 
 def _scores(folder: Path) -> dict[str, dict[Way, tuple[float, float, float]]]:
     found: dict[str, dict[Way, tuple[float, float, float]]] = {"silhouette": {}, "jaccard": {}}
-    for line in _lines(folder / "scores.csv"):
+    for line in csv_tables.read(folder / "scores.csv"):
         numbers = _number(line["value"]), _number(line["null_median"]), _number(line["null_q95"])
         found[line["score"]][_way(line)] = numbers
     return found
@@ -161,7 +166,7 @@ def _scores(folder: Path) -> dict[str, dict[Way, tuple[float, float, float]]]:
 
 def _stability(folder: Path) -> dict[Way, tuple[Stability, ...]]:
     found: dict[Way, list[Stability]] = defaultdict(list)
-    for line in _lines(folder / "stability.csv"):
+    for line in csv_tables.read(folder / "stability.csv"):
         one = Stability(int(line["size"]), _number(line["jaccard"]), line["reading"], int(line["draws"]))
         found[_way(line)].append(one)
     return {way: tuple(of_way) for way, of_way in found.items()}
@@ -169,14 +174,14 @@ def _stability(folder: Path) -> dict[Way, tuple[Stability, ...]]:
 
 def _shares(folder: Path) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
     found: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
-    for line in _lines(folder / "consensus.csv"):
+    for line in csv_tables.read(folder / "consensus.csv"):
         found[line["run"], line["scope"]][line["a"], line["b"]] = float(line["share"])
     return dict(found)
 
 
 def _support(folder: Path) -> dict[tuple[str, str], dict[str, Support]]:
     found: dict[tuple[str, str], dict[str, Support]] = defaultdict(dict)
-    for line in _lines(folder / "support.csv"):
+    for line in csv_tables.read(folder / "support.csv"):
         numbers = float(line["support"]), int(line["rival"]), _number(line["rival_support"])
         found[line["run"], line["scope"]][line["part"]] = Support(int(line["group"]), *numbers)
     return dict(found)
@@ -193,10 +198,3 @@ def _way(line: dict[str, str]) -> Way:
 
 def _number(field: str) -> float:
     return float(field) if field else math.nan
-
-
-def _lines(path: Path) -> Iterator[dict[str, str]]:
-    """Give the lines of a table; none when it is absent, as types.csv without attention scores."""
-    if path.is_file():
-        with path.open(newline="", encoding="utf-8") as file:
-            yield from csv.DictReader(file)

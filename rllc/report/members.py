@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllc import scaling, trajectories
-from rllc.mistake import Mistake
 from rllc.report import looks, style
 from rllc.report.curves import short
 from rllc.report.estimates import Values
@@ -44,11 +43,7 @@ SHORT = {
 def pictures(source: Source) -> Iterator[Picture]:
     """Give a figure for each run and scope, if the curves have no holes now."""
     groups = source.groups
-    if groups is None or not source.curves:
-        return
-    try:
-        curves = clustered(source)
-    except Mistake:
+    if groups is None:
         return
     method, how = groups.primary
     for run, scope in groups.chosen:
@@ -61,8 +56,8 @@ def pictures(source: Source) -> Iterator[Picture]:
             "Group numbers go by size and are not matched between methods."
         )
         title = f"Groups of {scope} by every method, run {run}"
-        if run in curves:
-            draw = functools.partial(members, groups, curves[run], scope, source.symbol)
+        if run in source.clustered:
+            draw = functools.partial(members, groups, source.clustered[run], scope, source.symbol)
             yield Picture("Groups", name("groups", run, scope), title, caption, draw)
 
 
@@ -127,19 +122,3 @@ def scaled(groups: Groups, curves: Trajectories, parts: list[str]) -> tuple[Valu
         steps_T = trajectories.unit(curves.steps) * np.expm1(scaling.even(curves.steps))
     how = groups.settings["options"]["primary"]["scaling"]
     return steps_T, scaling.scale(value_PDT, curves.error_PDT[inside], how)
-
-
-def trouble(source: Source) -> str:
-    """Say why the figures are left out, if the estimates no longer give the curves that were clustered."""
-    try:
-        clustered(source)
-    except Mistake as mistake:
-        return f"The figures of groups are left out, since the curves have changed: {mistake}"
-    return ""
-
-
-def clustered(source: Source) -> dict[str, Trajectories]:
-    """Read the curves of each run as clustering reads them."""
-    assert source.groups is not None
-    path, fill = source.table or source.sweep / "estimates.parquet", source.groups.settings["options"]["fill"]
-    return {curve.run: curve for curve in trajectories.read_table(path, metric=source.metric, fill=fill)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rllc import version
-from rllc.report import members, summary, tables
+from rllc.report import summary, tables
 from rllc.report.picture import Picture
 from rllc.report.sheet import CSS
 from rllc.report.source import Source
@@ -86,7 +86,7 @@ def _figures(pictures: Sequence[Picture], files: Mapping[str, Sequence[Path]]) -
         title = html.escape(picture.title)
         if len(image) <= room:
             room -= len(image)
-            shown = f'<img src="{image}" alt="{title}">'
+            shown = f'<div class="scroll"><img src="{image}" alt="{title}"></div>'
         else:
             shown = f'<p>Not in this page, to keep it small: <a href="{_link(png)}">{html.escape(png.name)}</a></p>'
         sections[picture.section] = sections.get(picture.section, "") + (
@@ -131,7 +131,7 @@ def _notes(source: Source) -> str:
         for title, found in notes.items()
         if found
     ]
-    said += [trouble] if source.curves and (trouble := members.trouble(source)) else []
+    said += [source.trouble] if source.trouble else []
     return _paragraphs(said or ["No clustering failed, and no cell was filled."])
 
 

@@ -55,7 +55,8 @@ def pairs(source: Source, run: str) -> "Figure":
     title = f"{source.symbol}: {second} against {first} · run {style.shown(run)}"
     figure, panels = style.panels(len(rows), columns, box, title=title)
     for axes, (row, inside) in zip(panels, rows.items(), strict=True):
-        style.legend(axes, looks.group_legend([curves.parts[p] for p in inside], labels), box)
+        style.legend(axes, looks.group_legend([curves.parts[p] for p in inside], labels), box,
+                     room=box.width + box.right)  # fmt: skip
         axes.set_title(row)
         axes.set_xlabel(f"{source.symbol} on {first}")
         axes.set_ylabel(f"{source.symbol} on {second}")

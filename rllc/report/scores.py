@@ -25,7 +25,7 @@ def pictures(source: Source) -> Iterator[Picture]:
             "Mean attention of each head (share of 1) against the training step, averaged over datasets: to the "
             "token before, to the token itself, and, on a random sequence said twice, to the token after the earlier "
             "copy (prefix matching, the mark of induction). A row for each layer; colour and line: the type of the "
-            "head at the last step."
+            f"head at the last step.{source.shading(run)}"
         )
         title = f"What the heads attend to, run {run}"
         yield Picture("Attention scores", name("scores", run), title, caption, functools.partial(scores, source, run))
@@ -54,11 +54,9 @@ def _panel(axes: "Axes", source: Source, run: str, which: tuple[str, str], heigh
     """Draw one score of one layer."""
     score, layer = which
     curves, types = source.scores[score][run], source.types(run)
-    found = []
+    mean_PT, found = curves.averaged(), []
     for n, p in enumerate(curves.layers().get(layer, ())):
-        part, value_DT = curves.parts[p], curves.value_PDT[p]
-        known_DT = np.isfinite(value_DT)
-        value_T = np.where(known_DT, value_DT, 0).sum(0) / np.where(known_DT.any(0), known_DT.sum(0), np.nan)
+        part, value_T = curves.parts[p], mean_PT[p]
         look = looks.of_type(types.get(part, "other")) if types else looks.look(n)
         style.curve(
             axes, np.array(curves.steps, dtype=np.float64), value_T, np.full_like(value_T, np.nan), look, label=part

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllc import kmedoids, methods, stability
-from rllc.mistake import Mistake
 from rllc.report import looks, members, style
 from rllc.report.curves import short
 from rllc.report.estimates import Values
@@ -29,15 +28,11 @@ NAMED = 40  # parts of a scope that are named
 def pictures(source: Source) -> Iterator[Picture]:
     """Give a figure for each run, if the curves have no holes now."""
     groups = source.groups
-    if groups is None or not source.curves:
-        return
-    try:
-        curves = members.clustered(source)
-    except Mistake:
+    if groups is None:
         return
     _, how = groups.primary
     for run in groups.runs:
-        if run not in curves:
+        if run not in source.clustered:
             continue
         caption = (
             f"Left: the curves of each scope, scaled as they are clustered ({how}), as points in their first two "
@@ -46,8 +41,8 @@ def pictures(source: Source) -> Iterator[Picture]:
             "points; the height of a join is the growth of the within-group sum of squares, as its square root. Colour "
             "and marker: group in the primary clustering."
         )
-        title = f"Heads as points, run {run}"
-        yield Picture("Groups", name("shapes", run), title, caption, functools.partial(shapes, groups, curves[run]))
+        title, curves = f"Heads as points, run {run}", source.clustered[run]
+        yield Picture("Groups", name("shapes", run), title, caption, functools.partial(shapes, groups, curves))
 
 
 def shapes(groups: Groups, curves: Trajectories) -> "Figure":
@@ -63,7 +58,7 @@ def shapes(groups: Groups, curves: Trajectories) -> "Figure":
             continue
         _, scaled_PDT = members.scaled(groups, curves, list(labels))
         points_PF = scaled_PDT.reshape(len(labels), -1)
-        _components(panels[2 * n], points_PF, labels, scope)
+        _components(panels[2 * n], points_PF, labels, scope, medoids(groups, curves, labels))
         _tree(panels[2 * n + 1], points_PF, labels, scope)
     return figure
 
@@ -90,15 +85,15 @@ def components(points_PF: Values) -> tuple[Values, Values]:
     return (left_PK * size_K * sign_K)[:, :2], (size_K**2 / total)[:2]
 
 
-def _components(axes: "Axes", points_PF: Values, labels: Mapping[str, int], scope: str) -> None:
+def _components(
+    axes: "Axes", points_PF: Values, labels: Mapping[str, int], scope: str, medoid: Mapping[int, str]
+) -> None:
     at_PK, share_K = components(points_PF)
-    label_P = np.array(list(labels.values()))
-    dist_PP = np.linalg.norm(points_PF[:, None] - points_PF[None], axis=2)
+    label_P, parts = np.array(list(labels.values())), list(labels)
     for label in sorted(set(labels.values())):
         look, inside = looks.look(label), np.flatnonzero(label_P == label)
         axes.plot(*at_PK[inside].T, look.marker, color=look.colour, ms=5, label=f"group {label}")
-        middle = inside[kmedoids.medoid(dist_PP[np.ix_(inside, inside)])]
-        axes.plot(*at_PK[middle], "o", ms=12, mfc="none", mec=look.colour, mew=1.2)
+        axes.plot(*at_PK[parts.index(medoid[label])], "o", ms=12, mfc="none", mec=look.colour, mew=1.2)
     if len(labels) <= NAMED:
         for part, (x, y) in zip(labels, at_PK, strict=True):
             text = style.shown(short(part, scope))
@@ -112,7 +107,7 @@ def _components(axes: "Axes", points_PF: Values, labels: Mapping[str, int], scop
 def _tree(axes: "Axes", points_PF: Values, labels: Mapping[str, int], scope: str) -> None:
     from scipy.cluster import hierarchy
 
-    dist_PP = np.linalg.norm(points_PF[:, None] - points_PF[None], axis=2)
+    dist_PP = methods.euclidean(points_PF)
     tree = hierarchy.dendrogram(stability.linkage(dist_PP, "ward"), no_plot=True)
     for x, y in zip(tree["icoord"], tree["dcoord"], strict=True):
         axes.plot(x, y, color="#555555", lw=0.9)

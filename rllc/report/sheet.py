@@ -18,6 +18,8 @@ nav ul { padding-left: 1.1rem; margin: 0.5rem 0; columns: 15rem; max-width: 60re
 figure { margin: 0 0 1.5rem; }
 figure img { display: block; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--rule);
   border-radius: 4px; }
+.scroll { overflow-x: auto; }
+@media screen and (max-width: 860px) { figure img { max-width: none; width: 52rem; } }
 figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.4rem; max-width: 56rem; }
 .wide { overflow-x: auto; margin: 1rem 0 1.5rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }

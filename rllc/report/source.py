@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from rllc import stages
+from rllc import stages, trajectories
 from rllc.head_types import SCORES
 from rllc.measured import WHOLE
 from rllc.mistake import Mistake, unknown
-from rllc.report import estimates, grouping
+from rllc.report import contexts, estimates, grouping
 from rllc.report.estimates import Curves, Row, Values
 from rllc.report.grouping import Groups
 from rllc.stages import Boundary
+from rllc.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Source:
         others: every other metric that was measured, by name and run.
         training: step and loss (nats per token), by run.
         groups: what clustering found; None before it.
+        clustered: the curves of each run as clustering reads them; empty where that cannot be done any more.
+        trouble: why it cannot, in a sentence; else empty.
+        contexts: by run and part, the text where the loss rose most (see `contexts.read`).
         traced: the part whose loss traces are drawn, by run.
         stages: what the stages of each run were found from, and where they end.
         config: the resolved configuration as YAML; empty when there is none.
@@ -55,6 +59,9 @@ class Source:
     others: dict[str, dict[str, Curves]]
     training: dict[str, tuple[Values, Values]]
     groups: Groups | None
+    clustered: dict[str, Trajectories]
+    trouble: str
+    contexts: dict[str, dict[str, list[str]]]
     traced: dict[str, str]
     stages: dict[str, Stages]
     config: str
@@ -73,6 +80,10 @@ class Source:
         """Every second stage of a run, to be shaded."""
         ends = [boundary.step for boundary in self.stages[run].boundaries] if run in self.stages else []
         return stages.spans(ends, self.curves[run].steps)[1::2] if ends else []
+
+    def shading(self, run: str) -> str:
+        """What a caption says of the shaded stages; empty where there are none."""
+        return " Upright grey bands: every second stage of the training." if self.spans(run) else ""
 
     def types(self, run: str) -> dict[str, str]:
         """Type of each head; empty where unknown."""
@@ -98,7 +109,8 @@ def read(
     if traces is not None and traces not in parts:
         raise unknown("report.traces", traces, parts)
     losses = estimates.training(sweep)
-    environment = _text(sweep / "env.json")
+    environment, groups = _text(sweep / "env.json"), grouping.read(sweep / "clusters")
+    clustered, trouble = _clustered(table or sweep / "estimates.parquet", metric, groups)
     return Source(
         sweep=sweep,
         table=table,
@@ -108,12 +120,31 @@ def read(
         scores=scores,
         others=others,
         training=losses,
-        groups=grouping.read(sweep / "clusters"),
+        groups=groups,
+        clustered=clustered,
+        trouble=trouble,
+        contexts=contexts.read(sweep),
         traced={run: _traced(curve, traces) for run, curve in curves.items()},
         stages={run: _stages(curve, losses.get(run), by_hand) for run, curve in curves.items()},
         config=_text(sweep / "config.yaml"),
         environment=json.loads(environment) if environment else {},
     )
+
+
+def _clustered(path: Path, metric: str | None, groups: Groups | None) -> tuple[dict[str, Trajectories], str]:
+    """Read the curves as clustering does, or say why the estimates no longer give those that were clustered."""
+    if groups is None or metric is None:
+        return {}, ""
+    changed = "The figures of groups are left out, since the curves have changed"
+    try:
+        found = trajectories.read_table(path, metric=metric, fill=groups.settings["options"]["fill"])
+    except Mistake as mistake:
+        return {}, f"{changed}: {mistake}"
+    curves = {curve.run: curve for curve in found}
+    for (run, *_), labels in groups.labels.items():
+        if gone := [part for part in labels if run in curves and part not in curves[run].parts]:
+            return {}, f"{changed}: {gone[0]} is no longer there in run {run}."
+    return curves, ""
 
 
 def _traced(curve: Curves, wanted: str | None) -> str:

@@ -36,7 +36,8 @@ def pictures(source: Source) -> Iterator[Picture]:
         caption = (
             f"Stability of each group of the primary clustering, {method} with scaling {how}, against the number of "
             f"groups k: the mean over draws of its largest Jaccard index with a group there (1: always found again); "
-            f"{BASIS[basis]}. Size of a marker: of the group. Lines: the usual reading, 0.85 highly stable, 0.75 "
+            f"{BASIS[basis]}. Colour and shape of a marker: number of the group at that k; size: of the group. Dashed "
+            f"lines: the usual reading, 0.85 highly stable, 0.75 "
             "stable, below 0.6 not to be trusted. Crosses: the mean over heads; grey: the same on curves without "
             "common structure that carry the same errors, median to 95 % of the stricter null. Ring: the least stable "
             "group at the k that is used."

@@ -23,9 +23,9 @@ def pictures(source: Source) -> Iterator[Picture]:
             continue
         caption = (
             f"Stages {found.origin}: where it changes least, against log(1 + step / first step above 0), between "
-            f"two times of change. Solid line: end of a stage; shaded: where {finding.COVERAGE[0]:.0%} to "
+            f"two times of change. Line: end of a stage, with its step; orange: where {finding.COVERAGE[0]:.0%} to "
             f"{finding.COVERAGE[1]:.0%} of smoothed curves drawn within the errors have it; above, the share of draws "
-            "that have it at all. Every second stage is shaded in the figures over training."
+            "that have it at all. Every second stage is shaded grey, here and in the figures over training."
         )
         title = f"Stages, run {run}"
         yield Picture("Training", name("stages", run), title, caption, functools.partial(stages, source, run))
@@ -47,9 +47,9 @@ def stages(source: Source, run: str) -> "Figure":
     """Draw the loss, and λ̂ of the whole model where it was measured, with the boundaries."""
     curves, losses = source.curves[run], source.training.get(run)
     whole = WHOLE in curves.parts
-    count = int(whole) + int(losses is not None)
-    box = style.across(2, 2.5, left=0.8)
-    figure, panels = style.panels(max(count, 1), 2, box, title=f"Stages · run {style.shown(run)}")
+    count = max(int(whole) + int(losses is not None), 1)
+    box = style.across(count, 2.5, left=0.8)
+    figure, panels = style.panels(count, count, box, title=f"Stages · run {style.shown(run)}")
     drawn = iter(panels)
     if whole:
         axes = next(drawn)

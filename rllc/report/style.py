@@ -82,22 +82,33 @@ def panels(count: int, columns: int, box: Box, *, title: str) -> "tuple[Figure, 
     return figure, made
 
 
-def legend(axes: "Axes", entries: Sequence[tuple[str, Look]], box: Box) -> None:
-    """Write a legend of lines on a line of its own above a panel's title."""
+def legend(axes: "Axes", entries: Sequence[tuple[str, Look]], box: Box, *, room: float = WIDTH) -> None:
+    """Write a legend of lines on a line of its own above a panel's title, at most `room` inches wide."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker, markersize=4) for _, look in entries
     ]
-    above(axes, handles, [name for name, _ in entries], box)
+    above(axes, handles, [name for name, _ in entries], box, room=room)
 
 
-def above(axes: "Axes", handles: Sequence[Any], names: Sequence[str], box: Box) -> None:
-    """Write a legend on a line of its own above a panel's title; nothing without names."""
+def above(axes: "Axes", handles: Sequence[Any], names: Sequence[str], box: Box, *, room: float = WIDTH) -> None:
+    """Write a legend on a line of its own above a panel's title, smaller where it were cut; nothing without names."""
     if names:
         where = (0, 1 + 0.22 / box.height)
-        room: Any = {"borderaxespad": 0, "borderpad": 0.2, "columnspacing": 1.4, "handlelength": 2.6}
-        axes.legend(handles, names, ncols=len(names), loc="lower left", bbox_to_anchor=where, **room)
+        wanted = sum(0.56 + 0.068 * len(name) for name in names)  # inches at the usual size
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        room = min(room, figure.get_figwidth() * (1 - axes.get_position().x0))
+        size = RC["legend.fontsize"] * min(1, max(room / wanted, 0.55))
+        spaces: Any = {
+            "borderaxespad": 0,
+            "borderpad": 0.2,
+            "columnspacing": 1.4,
+            "handlelength": 2.6,
+            "fontsize": size,
+        }
+        axes.legend(handles, names, ncols=len(names), loc="lower left", bbox_to_anchor=where, **spaces)
 
 
 def curve(axes: "Axes", x_T: Values, value_T: Values, half_T: Values, look: Look, *, label: str) -> None:
@@ -174,9 +185,13 @@ def _ticks(axes: "Axes", steps: Sequence[float]) -> None:
 
 def shown(name: str) -> str:
     """Give a name as it can be drawn: printable, not too long, and not hidden from legends by a leading underscore."""
-    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
-    short = printable if len(printable) <= NAME else printable[: NAME - 1] + "…"
+    short = printable(name) if len(name) <= NAME else printable(name)[: NAME - 1] + "…"
     return f" {short}" if short.startswith("_") else short
+
+
+def printable(text: str) -> str:
+    """Replace what no font can draw."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def save(figure: "Figure", stem: Path) -> list[Path]:

@@ -92,10 +92,13 @@ def _measured(source: Source) -> str:
 
 def _health(source: Source) -> str:
     states = Counter(row["health"] for row in source.rows if row["metric"] == source.metric)
-    others = sum(row["metric"] != source.metric for row in source.rows)
+    scores = sum(row["metric"] in source.scores for row in source.rows)
+    others = len(source.rows) - sum(states.values()) - scores
     each = ", ".join(f"{states[state]} {state}" for state in HEALTH)
     text = f"{_count(sum(states.values()), 'estimate')} of {source.symbol.partition(' ')[0]}: {each}"
-    return f"{text}; beside them {_count(others, 'attention score')}." if others else f"{text}."
+    beside = [_count(scores, "attention score")] * (scores > 0)
+    beside += [_count(others, "estimate") + " of other metrics"] * (others > 0)
+    return f"{text}; beside them {' and '.join(beside)}." if beside else f"{text}."
 
 
 def _grouped(groups: Groups, run: str) -> Iterator[str]:
@@ -129,7 +132,7 @@ def _agrees(lines: Sequence[Agreement]) -> str:
                 return (
                     f", agreement with the types undefined ({line.reason})" if line.reason else ", agreement undefined"
                 )
-            return f", agreement with head types: ARI {line.ari:.2f}, AMI {line.ami:.2f}, p = {line.p:.2g}"
+            return f", agreement with head types: ARI {line.ari:.2f}, AMI {line.ami:.2f}, p = {line.p:.3g}"
     return ""
 
 

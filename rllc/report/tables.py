@@ -84,12 +84,7 @@ def heads(source: Source, run: str) -> str:
     """List the parts of a run: type, attention scores, last estimate on each dataset, group."""
     curves = source.curves[run]
     labels, types = looks.group_labels(run, source.groups), source.types(run)
-    support = {
-        part: one
-        for (name, _), of_part in (source.groups.support.items() if source.groups else ())
-        if name == run
-        for part, one in of_part.items()
-    }
+    support = source.groups.supports(run) if source.groups else {}
     scores = {name: of_run[run] for name, of_run in source.scores.items() if run in of_run}
     lines = [
         (
@@ -167,10 +162,7 @@ def _agreement(of_scope: Mapping[tuple[str, str], Agreement], way: tuple[str, st
 
 def _score(curves: Curves, part: str) -> float:
     """Average a score over datasets at the last step."""
-    if part not in curves.parts:
-        return math.nan
-    value_D = curves.value_PDT[curves.parts.index(part), :, -1]
-    return float(np.mean(value_D[np.isfinite(value_D)])) if np.isfinite(value_D).any() else math.nan
+    return float(curves.averaged()[curves.parts.index(part), -1]) if part in curves.parts else math.nan
 
 
 def _median(rows: Sequence[Row], name: str) -> str:

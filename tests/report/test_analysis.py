@@ -59,6 +59,7 @@ def test_every_script_draws_a_sweep_that_has_everything(script, rich, monkeypatc
     assert found.with_suffix(".png").stat().st_size > 10_000
     if script == "memorization":
         assert re.findall(r"Spearman ([\d.−-]+)", text) == ["1.00"] * 4
+        assert re.findall(r">L[01] ([\d.−-]+) \(p", text) == ["1.00"] * 8
     if script == "baselines":
         assert ">stdlib_mix · kl:one-layer</text>" in text
     if script == "compositions":

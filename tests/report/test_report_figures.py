@@ -1,9 +1,11 @@
 import csv
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from pyarrow import parquet
 from scipy import stats
@@ -14,6 +16,7 @@ from rllc.report import (
     cards,
     consensus,
     contents,
+    contexts,
     curves,
     ends,
     looks,
@@ -163,6 +166,20 @@ def test_group_means_are_means_of_their_members(clustered):
     for label in set(labels.values()):
         inside = [line(axes, part)[1] for part in labels if labels[part] == label]
         np.testing.assert_allclose(line(axes, f"group {label}")[1], np.mean(inside, axis=0))
+
+
+def test_nothing_is_cut_off_and_no_two_legends_overlap(sweep, cluster):
+    folder = sweep(heads=6)
+    cluster(folder, k=5, k_range=[5])
+    for picture in contents.pictures(source.read(folder)):
+        figure = picture.draw()
+        FigureCanvasAgg(figure).draw()
+        drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert 0 <= drawn.x0 <= drawn.x1 <= width, picture.name
+        assert 0 <= drawn.y0 <= drawn.y1 <= height, picture.name
+        legends = [found.get_window_extent() for axes in figure.axes if (found := axes.get_legend())]
+        for n, one in enumerate(legends):
+            assert not any(one.overlaps(other) for other in legends[:n]), picture.name
 
 
 def test_members_are_standardised_over_both_datasets(clustered):
@@ -327,7 +344,7 @@ def test_limits_follow_values_and_no_more_than_their_range_of_bands(value, half,
 def test_the_consensus_matrix_is_the_table_in_blocks_of_groups(clustered):
     groups = source.read(clustered).groups
     for scope in ("L0", "L1"):
-        parts, share_PP = consensus.matrix(groups, RUN, scope)
+        parts, share_PP = consensus.ordered(groups, RUN, scope)
         assert np.array_equal(share_PP, share_PP.T)
         for (a, b), share in groups.shares[RUN, scope].items():
             assert share_PP[parts.index(a), parts.index(b)] == share
@@ -362,11 +379,10 @@ def test_components_are_those_of_the_covariance_matrix():
 def test_medoids_and_cards_name_every_member_once(clustered):
     found = source.read(clustered)
     labels = found.groups.main(RUN, "L1", *found.groups.primary)
-    curves_ = members.clustered(found)[RUN]
-    medoid = shapes.medoids(found.groups, curves_, labels)
+    medoid = shapes.medoids(found.groups, found.clustered[RUN], labels)
     assert {labels[part] for part in medoid.values()} == set(labels.values())
     figure = cards.cards(found, RUN, "L1")
-    said = "\n".join(text.get_text() for text in figure.texts)
+    said = "\n".join(text.get_text() for text in figure.texts).replace("\N{NO-BREAK SPACE}", " ")
     for label in set(labels.values()):
         inside = [part for part, of in labels.items() if of == label]
         assert f"group {label}, {len(inside)} of 4" in said
@@ -377,6 +393,27 @@ def test_medoids_and_cards_name_every_member_once(clustered):
     axes = figure.axes[0]
     inside = [p for p, part in enumerate(found.curves[RUN].parts) if labels.get(part) == 0]
     assert line(axes, "median")[1] == pytest.approx(np.median(found.curves[RUN].value_PDT[inside, 0], axis=0))
+
+
+def test_cards_tell_what_else_was_measured_and_the_text_of_the_medoid(clustered):
+    found = source.read(clustered)
+    labels = found.groups.main(RUN, "L1", *found.groups.primary)
+    medoid = shapes.medoids(found.groups, found.clustered[RUN], labels)[labels["L1H3"]]
+    inside = [part for part in labels if labels[part] == labels["L1H3"]]
+    last = found.curves[RUN].value_PDT[[found.curves[RUN].parts.index(part) for part in inside], :, -1]
+    texts_ = [f"stdlib_{name}: def ⟦f{n}⟧ +{n}.00" for name in ("code", "mix") for n in range(contexts.SHOWN)]
+    rich = dataclasses.replace(
+        found,
+        others={name: {RUN: dataclasses.replace(found.curves[RUN], metric=name)} for name in ("zero_ablation", "mine")},
+        contexts={RUN: {medoid: texts_}},
+    )
+    said = " ".join(" ".join(text.get_text() for text in cards.cards(rich, RUN, "L1").texts).split())
+    each = " / ".join(f"{number:.3g}" for number in np.median(last, axis=0))
+    assert f"rise of the loss without it (nats per token): zero_ablation {each}" in said
+    assert f"else: mine {each}" in said
+    wanted = [f"{medoid}, stdlib_{name}: def ⟦f{n}⟧ +{n}.00" for name in ("code", "mix") for n in range(cards.TOP)]
+    assert all(text in said for text in wanted)
+    assert said.count("⟦") == len(wanted)
 
 
 def test_stages_given_by_hand_are_shaded_and_named(clustered):
