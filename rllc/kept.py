@@ -27,8 +27,11 @@ def mark(cells: Sequence[Cell], parts: Sequence[str], n_ctx: int, old: Iterable[
     if missing := [part for part in parts if part not in legal]:
         raise unknown("grid.keep", missing[0], legal)
     marked = [
-        dataclasses.replace(cell, keep=cell.task.metric == "llc" and cell.task.part in parts) for cell in cells
-    ]  # fmt: skip
+        dataclasses.replace(cell, keep=True, together=1)
+        if cell.task.metric == "llc" and cell.task.part in parts
+        else dataclasses.replace(cell, keep=False)
+        for cell in cells
+    ]
     count = sum(cell.keep for cell in marked)
     size = count * ROWS * (n_ctx - 1) * BYTES
     if size > LIMIT:

@@ -33,6 +33,7 @@ class Cell:
         labels: file of the checkpoint whose predictions are the labels; "" for the rows' own tokens.
         keep: whether the losses of single tokens are kept, see `rllc.kept`.
         make: import path of what makes the module whose state the checkpoint is; "" for the attention model.
+        together: how many heads of the last layer may step together (`models.sharing`); no number depends on it.
     """
 
     task: Task
@@ -42,6 +43,7 @@ class Cell:
     labels: str = ""
     make: str = ""
     keep: bool = False
+    together: int = 1
 
 
 _OTHER = tuple(field.name for field in dataclasses.fields(Cell))[1:]  # fields of a line beside the task

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rllc import legal
 from rllc.config import Grid, Model
 from rllc.measured import METRICS, WHOLE, Of
-from rllc.models import parts
+from rllc.models import parts, sharing
 from rllc.models.layout import groups, names, tied
 from rllc.plan import Cell, order
 from rllc.task import Sampler, Task
@@ -26,13 +26,17 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Estimation rows of one dataset for the runs of a sweep: name, content hash, file; `Task.loss`, file of labels."""
+    """Estimation rows of one dataset for the runs of a sweep: name, content hash, file; `Task.loss`, file of labels.
+
+    `count` is how many rows there are, 0 where that is not yet known.
+    """
 
     name: str
     rows: str
     path: str
     loss: str = ""
     labels: str = ""
+    count: int = 0
 
 
 WEIGHTS = Dataset("weights", "", "")  # what is read off the weights alone has no text
@@ -66,7 +70,8 @@ def cells(
                     )  # fmt: skip
                     labels = dataset.labels if chains else ""
                     cost = costs[checkpoint.model, metric, part]
-                    found.append(Cell(task, checkpoint.path, dataset.path, cost, labels))
+                    steps = _together(task, checkpoint.model, dataset.count)
+                    found.append(Cell(task, checkpoint.path, dataset.path, cost, labels, together=steps))
     return sorted(found, key=order)
 
 
@@ -97,6 +102,14 @@ def _measured(flat: Sequence[str], of: Of) -> list[str]:
         places = [(parts.place(part)[0], part) for part in heads]
         return [f"{low}+{high}" for (below, low), (above, high) in itertools.product(places, places) if below < above]
     return {"parts": list(flat), "heads": heads, "model": [WHOLE]}[of]
+
+
+def _together(task: Task, model: Model, rows: int) -> int:
+    """How many heads may step together with a task; those of other parts stand alone."""
+    layer, head = parts.place(task.part)
+    if task.sampler is None or task.loss or head < 0 or layer != model.n_layers - 1:
+        return 1
+    return sharing.together(model, task.sampler, rows)
 
 
 def _cost(part: str, model: Model, sampler: Sampler | None, gradients: int) -> float:

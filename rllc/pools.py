@@ -1,44 +1,72 @@
 """The cells of a share, each with what it is measured on: files are loaded, and references computed, once for many."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rllc import modules
 from rllc.mistake import Mistake
+from rllc.models import parts
 from rllc.plan import Cell
+from rllc.task import Task
 
 if TYPE_CHECKING:
     from rllc.models.pool import Pool
 
+IN_HAND = 1e14  # FLOP: about 20 minutes of a core, the most that a killed worker loses of heads that step together
+
 
 def each(
     root: Path, cells: Sequence[Cell], begin: Callable[[Cell], bool] = lambda _: True
-) -> "Iterator[tuple[Cell, Pool | modules.Opened | Exception]]":
-    """Each cell with the pool it is measured on; cells in a row that share the files and the block share the pool.
+) -> "Iterator[tuple[list[Cell], Pool | modules.Opened | Exception]]":
+    """Cells that are measured at once, with the pool they are measured on; most are alone.
 
-    A pool that cannot be opened is given as the exception, for each of its cells. `begin` is called before a cell is
-    given and before a pool is opened for it, and says whether it is wanted.
+    Cells in a row that share the files and the block share the pool. A pool that cannot be opened is given as the
+    exception, for each of its cells. `begin` is called before cells are given and before a pool is opened for them, and
+    says whether each is wanted.
     """
     loaded: tuple[str, Any] = ("", None)
     for (checkpoint, *_), same in groupby(cells, key=_inputs):
         pool: Pool | modules.Opened | Exception | None = None
-        for cell in same:
-            if not begin(cell):
+        for group in _groups(same):
+            wanted = [cell for cell in group if begin(cell)]
+            if not wanted:
                 continue
             if pool is None:
                 try:
-                    if cell.make:
-                        pool = modules.opened(root, cell)
+                    if wanted[0].make:
+                        pool = modules.opened(root, wanted[0])
                     else:
                         if loaded[0] != checkpoint:
                             loaded = ("", None)
-                            loaded = (checkpoint, _load(root / checkpoint, cell.task.weights))
-                        pool = _open(loaded[1], root, cell)
+                            loaded = (checkpoint, _load(root / checkpoint, wanted[0].task.weights))
+                        pool = _open(loaded[1], root, wanted[0])
                 except Exception as error:  # whatever is wrong with these files, the next ones may be whole
                     pool = error
-            yield cell, pool
+            yield wanted, pool
+
+
+def _groups(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
+    """Cells in a row that step together: their number is that of the plan, and on a CPU their work at most IN_HAND."""
+    import torch
+
+    most = math.inf if torch.cuda.is_available() else IN_HAND
+    group: list[Cell] = []
+    for cell in cells:
+        joins = group and cell.together > len(group) and _alike(cell.task) == _alike(group[0].task)
+        if group and not (joins and sum(each.cost for each in [*group, cell]) <= most):
+            yield group
+            group = []
+        group.append(cell)
+    if group:
+        yield group
+
+
+def _alike(task: Task) -> tuple[Any, ...]:
+    """What heads have in common that step together, on one pool."""
+    return task.metric, task.seed, task.sampler, parts.place(task.part)[0]
 
 
 def _inputs(cell: Cell) -> tuple[Any, ...]:

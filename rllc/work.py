@@ -6,12 +6,13 @@ was told to stop while there was more to do (SIGUSR1, or its parent is gone), 14
 """
 
 import argparse
+import dataclasses
 import os
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -52,12 +53,18 @@ def work(
     """
     over = _given_up(sweep, cells, tried) if tried else set[str]()
     done = store.present(sweep, [cell.task.key for cell in cells])
-    mine = [cell for cell in cells if cell.task.key not in done | over]
+    again = tried.cut() if tried else {}  # one of these may have killed its worker: each by itself
+    mine = [
+        dataclasses.replace(cell, together=1) if cell.task.key in again else cell
+        for cell in cells
+        if cell.task.key not in done | over
+    ]
     hand = _Hand(sweep, tried, told)
     try:
         ends = set[Outcome]()
-        for cell, pool in pools.each(sweep.parent.parent, mine, hand.take):
-            ends.add(hand.put(_attempt(sweep, cell, pool, name)))
+        for group, pool in pools.each(sweep.parent.parent, mine, hand.take):
+            for cell, how in _attempt(sweep, group, pool, name):
+                ends.add(hand.put(cell.task.key, how))
             del pool  # gone before the next checkpoint is loaded: two may not fit into memory
     except _Told:
         return MORE
@@ -68,16 +75,16 @@ def work(
         return 1
     finally:
         with suppress(OSError):
-            hand.put("stopped")
+            hand.drop()
     return int(bool(over or ends - {"done"}))
 
 
 class _Hand:
-    """The task in hand, written down in the record of what was begun."""
+    """The tasks in hand, one but for heads that step together, written down in the record of what was begun."""
 
     def __init__(self, sweep: Path, tried: Attempts | None, told: Callable[[], bool]) -> None:
         self.sweep, self.tried, self.told = sweep, tried, told
-        self.key = ""
+        self.keys: set[str] = set()
 
     def take(self, cell: Cell) -> bool:
         """Begin a task, unless it has a result by now, as where another worker was given it, too."""
@@ -87,15 +94,20 @@ class _Hand:
             return False
         if self.tried:
             self.tried.begin(cell.task.key)
-        self.key = cell.task.key
+        self.keys.add(cell.task.key)
         return True
 
-    def put(self, how: Outcome) -> Outcome:
-        """Say how it ended; nothing where none is in hand."""
-        if self.tried and self.key:
-            self.tried.end(self.key, "done" if how == "diverged" else how)
-        self.key = ""
+    def put(self, key: str, how: Outcome) -> Outcome:
+        """Say how one ended."""
+        if self.tried:
+            self.tried.end(key, "done" if how == "diverged" else how)
+        self.keys.discard(key)
         return how
+
+    def drop(self) -> None:
+        """Say that what is in hand was stopped."""
+        for key in sorted(self.keys):
+            self.put(key, "stopped")
 
 
 def _given_up(sweep: Path, cells: Sequence[Cell], tried: Attempts) -> set[str]:
@@ -114,29 +126,44 @@ def _suspicion() -> str:
     return "out of memory?" + (" launch.mem asks for more" if "SLURM_JOB_ID" in os.environ else "")
 
 
-def _attempt(sweep: Path, cell: Cell, pool: "Pool | modules.Opened | Exception", name: str) -> Outcome:
-    """Measure and store one cell; how that ended. Any failure but a full disk is recorded and passed over."""
+def _attempt(
+    sweep: Path, cells: Sequence[Cell], pool: "Pool | modules.Opened | Exception", name: str
+) -> Iterator[tuple[Cell, Outcome]]:
+    """Measure and store cells; how each ended. Any failure but a full disk is recorded and passed over.
+
+    Where several at once fail, each is tried by itself.
+    """
     try:
         if isinstance(pool, Exception):
             raise pool
-        estimate = _measure(sweep, cell, pool)
-        store.put(sweep, estimate, name)
+        estimates = _measure(sweep, cells, pool)
+        for estimate in estimates:
+            store.put(sweep, estimate, name)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in atomic.FULL:
             raise
-        store.put_error(sweep, cell.task.key, traceback.format_exc())
-        return "failed"
-    return "diverged" if estimate.health == "diverged" else "done"
+        if len(cells) > 1:
+            for cell in cells:
+                yield from _attempt(sweep, [cell], pool, name)
+            return
+        store.put_error(sweep, cells[0].task.key, traceback.format_exc())
+        yield cells[0], "failed"
+        return
+    for cell, estimate in zip(cells, estimates, strict=True):
+        yield cell, "diverged" if estimate.health == "diverged" else "done"
 
 
-def _measure(sweep: Path, cell: Cell, pool: "Pool | modules.Opened") -> Estimate:
-    from rllc.metrics import named, token_losses
+def _measure(sweep: Path, cells: Sequence[Cell], pool: "Pool | modules.Opened") -> list[Estimate]:
+    from rllc.metrics import llc, named, token_losses
 
+    (cell, *others) = cells
     if isinstance(pool, modules.Opened):
-        return modules.measure(cell.task, pool)
+        return [modules.measure(cell.task, pool)]
+    if others:
+        return llc.measure_together([each.task for each in cells], pool)
     if cell.keep:
-        return token_losses.measure(cell.task, pool, rows=kept.ROWS, path=kept.path(sweep, cell.task.key))
-    return named.MEASURES[cell.task.metric](cell.task, pool)
+        return [token_losses.measure(cell.task, pool, rows=kept.ROWS, path=kept.path(sweep, cell.task.key))]
+    return [named.MEASURES[cell.task.metric](cell.task, pool)]
 
 
 def main() -> int:

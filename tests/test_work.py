@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from tiny import Job
 
 from rllc import composition, plan, pools, runs, shards, status, store, sweep, work
 from rllc.launch.attempts import Attempts
+from rllc.models import sharing
 from rllc.plan import Cell
 
 
@@ -63,7 +64,7 @@ def test_the_number_does_not_depend_on_who_measures_it(planned: Job, tmp_path: P
 
 def test_neighbours_share_a_pool_and_other_inputs_have_their_own(planned: Job) -> None:
     cells = plan.read(planned.sweep)
-    given = [(cell, id(pool), pool) for cell, pool in pools.each(planned.root, cells)]
+    given = [(cell, id(pool), pool) for (cell,), pool in pools.each(planned.root, cells)]
     assert [cell for cell, _, _ in given] == cells
     inputs = {(cell.checkpoint, cell.rows, cell.task.sampler) for cell in cells}
     assert len({which for _, which, _ in given}) == len(inputs)
@@ -209,10 +210,10 @@ def test_a_task_that_failed_is_not_tried_again_within_its_record(planned: Job, m
     cells, tried = plan.read(planned.sweep), record(planned)
     measure = work._measure
 
-    def poisoned(sweep: Path, cell: Cell, pool: object) -> object:
-        if cell == cells[5]:
+    def poisoned(sweep: Path, group: list[Cell], pool: object) -> object:
+        if cells[5] in group:
             raise ArithmeticError("it is poisoned")
-        return measure(sweep, cell, pool)  # type: ignore[arg-type]
+        return measure(sweep, group, pool)  # type: ignore[arg-type]
 
     monkeypatch.setattr(work, "_measure", poisoned)
     assert do(planned.sweep, tried=tried) == 1
@@ -263,6 +264,76 @@ def test_told_in_the_middle_it_does_the_task_in_hand(planned: Job) -> None:
     assert do(planned.sweep, tried=tried, told=lambda: len(store.keys(planned.sweep)) == 4) == 75
     assert len(store.keys(planned.sweep)) == tried.begun() == 4
     assert do(planned.sweep, tried=tried) == 0
+
+
+@pytest.fixture
+def joined(job: Job, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """The tiny job, planned where frozen logits are not kept: the three heads of the last layer step together."""
+    monkeypatch.setattr(sharing, "CACHE_BYTES", 0)
+    monkeypatch.setattr(sharing, "PASSES", -1000)  # a small model, too, is stepped through the channels of its heads
+    config = composition.compose(job.words())
+    sweep.make_plan(config, runs.steps(config))
+    return job
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, fail: Callable[[list[Cell]], bool] = lambda _: False) -> list[int]:
+    """How many cells were measured at once, each time; groups for which `fail` holds raise."""
+    sizes, measure = list[int](), work._measure
+
+    def measuring(sweep: Path, group: list[Cell], pool: object) -> object:
+        sizes.append(len(group))
+        if fail(group):
+            raise ArithmeticError("it is poisoned")
+        return measure(sweep, group, pool)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(work, "_measure", measuring)
+    return sizes
+
+
+def test_heads_of_the_last_layer_step_together_and_give_the_same_results(
+    joined: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(joined.root, tmp_path / "alone")
+    alone = tmp_path / "alone" / joined.sweep.relative_to(joined.root)
+    plan.write(alone, [dataclasses.replace(cell, together=1) for cell in plan.read(alone)])
+    cells, tried, sizes = plan.read(joined.sweep), record(joined), watched(monkeypatch)
+    assert {cell.task.part for cell in cells if cell.together == 3} == {"L1H0", "L1H1", "L1H2"}
+    assert do(joined.sweep, tried=tried) == do(alone) == 0
+    pairs = len({(cell.task.step, cell.task.dataset) for cell in llc(cells)})
+    assert (sizes.count(3), max(sizes)) == (pairs, 3)
+    assert tried.cut() == {}
+    for cell in llc(cells):
+        one, other = (store.get(folder, cell.task.key) for folder in (joined.sweep, alone))
+        assert (one.value, one.stats) == (other.value, other.stats)
+        assert one.loss_CS.tobytes() == other.loss_CS.tobytes()
+
+
+def test_of_heads_that_step_together_only_the_poisoned_one_fails(joined: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = plan.read(joined.sweep)
+    poisoned = next(cell for cell in cells if cell.together > 1)
+    sizes, tried = watched(monkeypatch, lambda group: poisoned in group), record(joined)
+    assert do(joined.sweep, tried=tried) == 1
+    assert store.keys(joined.sweep) == {cell.task.key for cell in cells} - {poisoned.task.key}
+    assert tried.failed() == {poisoned.task.key}
+    assert sizes.count(3) > 1
+
+
+def test_heads_whose_worker_was_killed_are_tried_one_by_one(joined: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, tried = [cell for cell in plan.read(joined.sweep) if cell.together > 1][:3], record(joined)
+    for cell in cells:
+        tried.begin(cell.task.key)
+    sizes = watched(monkeypatch)
+    assert do(joined.sweep, tried=tried) == 0
+    assert sizes[:3] != [3]
+    assert sizes.count(3) == len({(cell.task.step, cell.task.dataset) for cell in llc(plan.read(joined.sweep))}) - 1
+
+
+def test_heads_that_step_together_are_no_more_than_may_be_lost(joined: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = max(cell.cost for cell in plan.read(joined.sweep) if cell.together > 1)
+    monkeypatch.setattr(pools, "IN_HAND", 2.5 * most)
+    sizes = watched(monkeypatch)
+    assert do(joined.sweep) == 0
+    assert max(sizes) == 2
 
 
 @pytest.mark.slow

@@ -40,15 +40,19 @@ class Attempts:
         """Keys of the tasks that failed."""
         return {line["key"] for line in self._lines() if line.get("end") == "failed"}
 
-    def spent(self) -> set[str]:
-        """Keys of the tasks that have had all their starts, and ended in none."""
+    def cut(self) -> Counter[str]:
+        """How often each task was begun and ended in nothing, where that happened."""
         starts, ended = Counter[str](), set[str]()
         for line in self._lines():
             end = line.get("end")
             starts[line["key"]] += 1 if end is None else -1 if end == "stopped" else 0
             if end in ("done", "failed"):
                 ended.add(line["key"])
-        return {key for key, count in starts.items() if count >= self.most} - ended
+        return Counter({key: count for key, count in starts.items() if count > 0 and key not in ended})
+
+    def spent(self) -> set[str]:
+        """Keys of the tasks that have had all their starts, and ended in none."""
+        return {key for key, count in self.cut().items() if count >= self.most}
 
     def begun(self) -> int:
         """How many starts there were."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from rllc.metrics import hessian, scored
 from rllc.models import beside, decoder, gradients
 from rllc.models.chains import Weights
-from rllc.models.loss import chunk_tokens, cross_entropy
+from rllc.models.loss import chunk_tokens
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
 from rllc.task import Estimate, Task
@@ -54,9 +54,7 @@ def labelled(task: Task, pool: Pool) -> Pool:
     label_NL = torch.cat([_draw(known, rows_CB, rng).flatten(0, 1) for rows_CB in blocks])
 
     def loss(weights: Weights, last_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
-        label_CBL = label_NL[rows_CB]
-        each = cross_entropy(last_CBLE.flatten(1, 2), weights["unembed"], weights["unembed.b"], label_CBL.flatten(1))
-        return each.view_as(label_CBL).mean(2)
+        return decoder.token_losses(weights, last_CBLE, label_NL[rows_CB]).mean(2)
 
     return Pool(known.weights, pool.model, pool.tokens_NL[rows_N], chains=beside.CHAINS, batch=beside.BATCH, loss=loss)
 

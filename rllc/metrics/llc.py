@@ -11,7 +11,8 @@ import hashlib
 import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from rllc import bias, budget, diagnostics, intervals, version
 from rllc.backends.contract import Potential, Trace
 from rllc.data import batches
+from rllc.models import last_head
 from rllc.models.module import Data, Loss, ModulePart, evaluating
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
@@ -35,6 +37,35 @@ def measure(task: Task, pool: Pool) -> Estimate:
     found = sample(task, potential, reference=pool.reference, rows=len(pool.tokens_NL))
     potential.close()
     return dataclasses.replace(found, seconds=time.perf_counter() - began)
+
+
+def measure_together(tasks: Sequence[Task], pool: Pool) -> list[Estimate]:
+    """Estimate tasks of one pool, sampler and seed that are heads of its last layer, whose chains step together.
+
+    Each estimate is to the bit what `measure` gives, and has its share of the time; what the heads do not change of the
+    logits is computed once for a step of all of them (`models.last_head`).
+    """
+    from rllc.backends import torch as backend
+
+    began, (task, *_) = time.perf_counter(), tasks
+    sampler, rows = task.sampler, len(pool.tokens_NL)
+    assert sampler is not None
+    assert sampler.budget is None
+    heads = [each for task in tasks if isinstance(each := restrict(pool, task.part), last_head.LastHead)]
+    assert len(heads) == len(tasks), "only heads of the last layer step together"
+    start, start_error = _reference(task, pool.reference, rows)
+    chains = range(sampler.chains)
+    traces = backend.together(
+        heads, partial(last_head.losses, heads), sampler, minibatches(task, rows, chains),
+        noise_seeds=[noise_seeds(task, chains) for task in tasks],
+    )  # fmt: skip
+    for each in heads:
+        each.close()
+    seconds = (time.perf_counter() - began) / len(tasks)
+    return [
+        estimate(task, trace, _excess(trace, start), start_error, seconds=seconds, norm=_norm(each))
+        for task, trace, each in zip(tasks, traces, heads, strict=True)
+    ]
 
 
 def measure_module(task: Task, module: nn.Module, loss: Loss, data: Data) -> Estimate:
@@ -72,17 +103,14 @@ def sample(task: Task, potential: Potential, *, reference: Callable[[Tensor], Te
         trace: Trace = backend.run(potential, sampler, rows_CSB, noise_seeds=seeds)
         return trace
 
-    def excess(trace: Trace) -> NDArray[np.float64]:
-        return trace.excess_CS if start is None else trace.excess_CS + trace.reference_CS - start
-
     trace = run(range(sampler.chains))
-    pilot_C = _chain_means(excess(trace), sampler)
+    pilot_C = _chain_means(_excess(trace, start), sampler)
     if sampler.budget is not None and np.isfinite(pilot_C).all():
         stop = sampler.chains + budget.chains(pilot_C, sampler, sampler.nbeta * start_error)
         starts = range(sampler.chains, stop, sampler.chains)
         trace = _join([run(range(first, first + sampler.chains)) for first in starts])
-    norm = math.sqrt(sum(float((array**2).sum()) for array in potential.start))
-    return estimate(task, trace, excess(trace), start_error, seconds=time.perf_counter() - began, norm=norm)
+    seconds = time.perf_counter() - began
+    return estimate(task, trace, _excess(trace, start), start_error, seconds=seconds, norm=_norm(potential))
 
 
 def estimate(
@@ -148,6 +176,15 @@ def noise_seeds(task: Task, chains: range) -> list[int]:
     """One seed of the Langevin noise for each chain, from the task's key: never shared between parts or checkpoints."""
     digests = (hashlib.sha256(f"{task.key}:{chain}".encode()).digest() for chain in chains)
     return [int.from_bytes(digest[:8], "big") >> 1 for digest in digests]
+
+
+def _excess(trace: Trace, start: float | None) -> NDArray[np.float64]:
+    """ℓ(w_t) − ℓ(w*) with ℓ(w*) of the same minibatch, or the given one."""
+    return trace.excess_CS if start is None else trace.excess_CS + trace.reference_CS - start
+
+
+def _norm(potential: Potential) -> float:
+    return math.sqrt(sum(float((array**2).sum()) for array in potential.start))
 
 
 def _chain_means(excess_CS: NDArray[np.float64], sampler: Sampler) -> NDArray[np.float64]:

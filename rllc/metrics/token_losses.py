@@ -13,8 +13,8 @@ from torch import Tensor
 
 from rllc import atomic
 from rllc.metrics import llc
+from rllc.models import decoder
 from rllc.models.chains import Weights
-from rllc.models.loss import cross_entropy
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
 from rllc.task import SCHEMA, Estimate, Task
@@ -38,7 +38,7 @@ class Watched:
             products=task.sampler.products, loss=self._each,
         )  # fmt: skip
         self._probe = restrict(probe, task.part)
-        self._rows_CP = torch.arange(len(self.tokens_PL), device=self.tokens_PL.device).expand(pool.chains, -1)
+        self._rows_CP = torch.arange(len(self.tokens_PL), device=self.tokens_PL.device).expand(task.sampler.chains, -1)
         self._sum_PL = torch.zeros_like(self.tokens_PL[:, 1:], dtype=torch.float64)
 
     def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
@@ -58,9 +58,7 @@ class Watched:
 
     def _each(self, weights: Weights, last_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
         """Loss of each token, (C, B, L − 1)."""
-        target = self.tokens_PL[rows_CB][:, :, 1:]
-        loss_CN = cross_entropy(last_CBLE.flatten(1, 2), weights["unembed"], weights["unembed.b"], target.flatten(1))
-        return loss_CN.view(target.shape)
+        return decoder.token_losses(weights, last_CBLE, self.tokens_PL[rows_CB][:, :, 1:])
 
 
 def measure(task: Task, pool: Pool, *, rows: int, path: Path) -> Estimate:

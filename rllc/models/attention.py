@@ -14,7 +14,7 @@ from torch import Tensor
 from rllc.config import Model
 from rllc.models.causal import attend
 from rllc.models.chains import Weights, over_all
-from rllc.models.layout import MATRICES, groups
+from rllc.models.layout import MATRICES, OF_HEADS, groups
 from rllc.models.norm import normalise
 from rllc.models.rotary import turn
 
@@ -27,6 +27,13 @@ def inputs(weights: Weights, layer: int, x_CBLE: Tensor, model: Model) -> Tensor
 def matrices(weights: Weights, layer: int) -> Weights:
     """The stacked arrays of the heads of a layer, q k v o and the biases that there are."""
     return {kind: weights[name] for kind in MATRICES if (name := f"L{layer}.{kind}") in weights}
+
+
+def some(weights: Weights, layer: int, heads: slice, model: Model) -> Weights:
+    """Those of some of its heads, and of the groups that these belong to."""
+    shared = model.n_heads // groups(model)
+    own = slice(heads.start // shared, -(-heads.stop // shared))
+    return {kind: array[heads if kind in OF_HEADS else own] for kind, array in matrices(weights, layer).items()}
 
 
 def places(weights: Weights, model: Model, length: int) -> Tensor | None:

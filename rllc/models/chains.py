@@ -1,12 +1,68 @@
-"""Arrays with or without a leading chain axis, against activations of all chains and rows.
+"""Arrays with or without a leading chain axis, against activations of all chains and rows; large chains in turn.
 
 Shapes: C chains, B rows, L positions, E residual width, F another width.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Weights = dict[str, Tensor]
+Losses = Callable[[Sequence[Tensor], Tensor], list[Tensor]]
+"""Losses, (C, B) each, for live arrays that each have a leading chain axis and rows (C, B)."""
+
+BLOCK_BYTES = {"cpu": 8 * 2**20, "cuda": 2**30}  # of a stream: larger ones are no faster, and a step holds some forty
+
+
+def at_once(chains: int, stream_bytes: int, device: str) -> int:
+    """How many chains are evaluated at once, a divisor of `chains`: `stream_bytes` are those of one chain's stream."""
+    most = max(1, BLOCK_BYTES[device] // stream_bytes)
+    return max(count for count in range(1, chains + 1) if chains % count == 0 and count <= most)
+
+
+def in_turn(losses: Losses, live: Sequence[Tensor], rows_CB: Tensor, count: int) -> list[Tensor]:
+    """What `losses` gives for `count` chains at a time, put together; of the graph only gradients are held.
+
+    Differentiable through the sum over chains of the mean over rows only, as chains are.
+    """
+    if len(rows_CB) <= count:
+        return losses(live, rows_CB)
+    if torch.is_grad_enabled() and any(array.requires_grad for array in live):
+        return list(_InTurn.apply(losses, rows_CB, count, *live))  # type: ignore[no-untyped-call]
+    parts = [
+        losses([array[start : start + count] for array in live], rows_CB[start : start + count])
+        for start in range(0, len(rows_CB), count)
+    ]
+    return [torch.cat(part) for part in zip(*parts, strict=True)]
+
+
+class _InTurn(torch.autograd.Function):
+    """The gradients of a block of chains are found before the next block begins."""
+
+    @staticmethod
+    def forward(ctx: Any, losses: Losses, rows_CB: Tensor, count: int, *live: Tensor) -> tuple[Tensor, ...]:
+        grads, parts = [torch.empty_like(array) for array in live], []
+        for start in range(0, len(rows_CB), count):
+            chains = slice(start, start + count)
+            own = [array[chains].detach().requires_grad_() for array in live]
+            with torch.enable_grad():
+                found = losses(own, rows_CB[chains])
+                total = torch.stack([loss_CB.mean(1).sum() for loss_CB in found]).sum()
+            for grad, part in zip(grads, torch.autograd.grad(total, own, materialize_grads=True), strict=True):
+                grad[chains] = part
+            parts.append([loss_CB.detach() for loss_CB in found])
+        ctx.save_for_backward(*grads)
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        scale = grads[0][0, 0]
+        assert scale.is_cuda or all((grad_CB == scale).all() for grad_CB in grads), "only the mean over rows"
+        return None, None, None, *(array * (scale * grads[0].shape[1]) for array in ctx.saved_tensors)
 
 
 def over_rows(array: Tensor, dims: int) -> Tensor:

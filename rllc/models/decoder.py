@@ -1,7 +1,7 @@
 """A pre-norm decoder from tokens to losses, in one code path for all its shapes (`rllc.config.Model`).
 
-Weights are one dict of arrays stacked over the heads of a layer (`L0.q` is H × E × K); `flat` shows the same memory
-under one name per head (`L0H3.q`). Every function takes weights in which any array may carry a leading chain axis.
+Weights are one dict of arrays stacked over the heads of a layer (`L0.q` is H × E × K; `layout.names` says where in it
+`L0H3.q` is). Every function takes weights in which any array may carry a leading chain axis.
 
 Shapes: C chains, B rows, L positions, E residual width, H heads, K head width, V vocabulary.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from rllc.config import Model
 from rllc.models.attention import heads, inputs, join, matrices, places
 from rllc.models.chains import Weights, over_rows
-from rllc.models.layout import names, shapes
+from rllc.models.layout import shapes
 from rllc.models.loss import cross_entropy
 from rllc.models.mlp import mlp
 from rllc.models.norm import normalise
@@ -39,11 +39,6 @@ def init(model: Model, seed: int) -> Weights:
             array = np.ones(shape) if kind == "w" else np.zeros(shape)
         weights[name] = torch.tensor(array, dtype=torch.float32)  # in torch's own aligned memory
     return weights
-
-
-def flat(weights: Weights, model: Model) -> Weights:
-    """The flat dict of views: one entry per head matrix, the rest as it is."""
-    return {name: weights[stack] if at is None else weights[stack][at] for name, stack, at in names(model)}
 
 
 def complete(weights: Weights) -> Weights:
@@ -96,12 +91,13 @@ def last(weights: Weights, x_CBLE: Tensor, model: Model) -> Tensor:
 
 def losses(weights: Weights, last_CBLE: Tensor, tokens_CBL: Tensor) -> Tensor:
     """Mean next-token cross-entropy (nats) of each row from `last`, shape (C, B); the weights are `complete`."""
-    chains, rows, length = tokens_CBL.shape
-    target = tokens_CBL[:, :, 1:].reshape(chains, -1)
-    token_loss = cross_entropy(
-        last_CBLE.reshape(chains, target.shape[1], -1), weights["unembed"], weights["unembed.b"], target
-    )
-    return token_loss.view(chains, rows, length - 1).mean(2)
+    return token_losses(weights, last_CBLE, tokens_CBL[:, :, 1:]).mean(2)
+
+
+def token_losses(weights: Weights, last_CBLE: Tensor, target_CBL: Tensor) -> Tensor:
+    """Cross-entropy (nats) of each of the targets, (C, B, L − 1), from `last`; the weights are `complete`."""
+    loss_CN = cross_entropy(last_CBLE.flatten(1, 2), weights["unembed"], weights["unembed.b"], target_CBL.flatten(1))
+    return loss_CN.view(target_CBL.shape)
 
 
 def forward(weights: Weights, tokens_CBL: Tensor, model: Model) -> Tensor:

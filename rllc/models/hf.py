@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from rllc.config import Model
 from rllc.mistake import Mistake
 from rllc.models import keys
-from rllc.models.hf_config import KINDS, describe
+from rllc.models.hf_config import describe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from rllc.models.chains import Weights
 
-__all__ = ["KINDS", "check", "describe", "load", "save"]
+__all__ = ["check", "describe", "load", "save"]
 
 _NEOX = (
     ("gpt_neox.embed_in.weight", "v e", "embed"),

@@ -15,11 +15,12 @@ from jax import Array
 from rllc.backends.jax import Potential
 from rllc.models import jax_attention as attention
 from rllc.models import jax_potential as potential
+from rllc.models import sharing
 from rllc.models.jax_loss import Chunks, divisor
 from rllc.models.jax_potential import Form, Frozen
 from rllc.models.layout import MATRICES, names
 from rllc.models.parts import HEAD, of
-from rllc.models.pool import CACHE_BYTES, Pool
+from rllc.models.pool import Pool
 from rllc.models.restriction import _at, _depth
 
 CHUNK_BYTES = 8 * 2**20  # of one chunk of logits, of all chains together
@@ -84,7 +85,7 @@ def _tables(pool: Pool, layer: int) -> Frozen:
         return tables
     weights = tables["weights"]
     tables |= {"content": attention.inputs(weights, layer, below), "above": above}
-    if layer == pool.model.n_layers - 1 and above[:, :, 0].nbytes * pool.model.d_vocab <= CACHE_BYTES:
+    if layer == pool.model.n_layers - 1 and above[:, :, 0].nbytes * pool.model.d_vocab <= sharing.CACHE_BYTES:
         tables["base"] = attention.centre(above) @ (weights["final.w"][:, None] * weights["unembed"])
     return tables
 
@@ -100,7 +101,7 @@ def _common(pool: Pool) -> Frozen:
 def _stream(pool: Pool, layer: int) -> Array | None:
     """The stream before a layer at w* on all rows of the pool (N, L, E); None where that is too large to keep."""
     rows, length = pool.tokens_NL.shape
-    if rows * length * pool.model.d_model * pool.weights["embed"].itemsize > CACHE_BYTES:
+    if rows * length * pool.model.d_model * pool.weights["embed"].itemsize > sharing.CACHE_BYTES:
         return None
     return _array(pool.stream(layer, torch.arange(rows)[None])[0])
 

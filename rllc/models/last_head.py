@@ -3,24 +3,16 @@
 Shapes: C chains, B rows of a minibatch, L positions, E residual width, K head width, N tokens, V vocabulary.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from rllc.models import attention, last
+from rllc.models.chains import in_turn
 from rllc.models.norm import centre
 from rllc.models.one_head import OneHead
 from rllc.models.pool import Pool
-
-PASSES = 256  # multiply-adds that take as long as the passes of `LastHead` over one entry of K × V in memory
-
-
-def pays(pool: Pool) -> bool:
-    """Whether a step through the channels of a head costs less than one through the whole stream, 2E for each token.
-
-    It takes 4K for each token, 2(E + PASSES)K for A and its gradient, and E for each token where B is not kept.
-    """
-    width, channels, tokens = pool.model.d_model, pool.model.d_head, pool.batch * (pool.tokens_NL.shape[1] - 1)
-    return pool.keeps_base() or (2 * (width + PASSES) + 4 * tokens) * channels <= width * tokens
 
 
 class LastHead:
@@ -37,25 +29,26 @@ class LastHead:
             out = self._head.join(self._start(pool.chains))["out"].expand(pool.chains, -1, -1)
             self._out = centre(out, pool.model)
             self._logit = self._logits(self._out)
-        self._offset = pool.weights["unembed.b"]
+        self.offset_V = pool.weights["unembed.b"]
         if "final.b" in pool.weights:
-            self._offset = pool.weights["final.b"] @ pool.weights["unembed"] + self._offset
+            self.offset_V = pool.weights["final.b"] @ pool.weights["unembed"] + self.offset_V
         self._mixed = pool.once(f"mixed {live}", lambda rows_CB: self._mix(self._start(len(rows_CB)), rows_CB))
         self.reference = pool.once("reference last", lambda rows_CB: self.losses(self._start(len(rows_CB)), rows_CB))
 
-    def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+    def losses(self, live: Sequence[Tensor], rows_CB: Tensor) -> Tensor:
         """Loss of each row (nats), shape (C, B); each live array has a leading chain axis."""
-        pool, (chains, rows) = self.pool, rows_CB.shape
+        return losses([self], [live], rows_CB)[0]
+
+    def moved(self, live: list[Tensor], rows_CB: Tensor) -> last.Moved:
+        """What the head's chains are at."""
+        pool, chains = self.pool, len(rows_CB)
         out_CKE = centre(self._head.join(live)["out"].expand(chains, -1, -1), pool.model)
         mixed, frozen = (_tokens(array) for array in (self._mix(live, rows_CB), self._mixed(rows_CB)))
         moved = torch.cat([mixed, mixed - frozen], 1).transpose(1, 2)
         stream = pool.centred(rows_CB).flatten(1, 2)
         stream = torch.baddbmm(stream, moved, torch.cat([out_CKE - self._out, self._out], 1))
-        return last.losses(
-            mixed, self._logits(out_CKE), (stream.square().mean(2) + pool.model.eps).rsqrt(),
-            frozen=(frozen, self._logit), base=pool.base(rows_CB), offset_V=self._offset,
-            target_CN=pool.tokens_NL[rows_CB][:, :, 1:].flatten(1), rows=rows,
-        )  # fmt: skip
+        scale_CN = (stream.square().mean(2) + pool.model.eps).rsqrt()
+        return last.Moved(mixed, self._logits(out_CKE), scale_CN, frozen, self._logit)
 
     def close(self) -> None:
         """Free what was kept for this head alone."""
@@ -72,6 +65,23 @@ class LastHead:
 
     def _logits(self, out_CKE: Tensor) -> Tensor:
         return out_CKE * self.pool.weights["final.w"] @ self.pool.weights["unembed"]
+
+
+def losses(heads: Sequence[LastHead], live: Sequence[Sequence[Tensor]], rows_CB: Tensor) -> list[Tensor]:
+    """Loss of each row (nats), (C, B) for each head, of chains in which no other head moves.
+
+    What the frozen stream gives to the logits is found once; each head's losses and gradients are to the bit its own.
+    """
+    pool = heads[0].pool
+
+    def some(flat: Sequence[Tensor], rows_CB: Tensor) -> list[Tensor]:
+        arrays = iter(flat)
+        return last.losses(
+            [head.moved([next(arrays) for _ in head.start], rows_CB) for head in heads], base=pool.base(rows_CB),
+            offset_V=heads[0].offset_V, target_CN=pool.tokens_NL[rows_CB][:, :, 1:].flatten(1), rows=rows_CB.shape[1],
+        )  # fmt: skip
+
+    return in_turn(some, [array for arrays in live for array in arrays], rows_CB, pool.chains)
 
 
 def _tokens(mixed_CBKL: Tensor) -> Tensor:

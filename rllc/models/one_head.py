@@ -4,13 +4,14 @@ Shapes: C chains, B rows of a minibatch, L positions, E residual width.
 """
 
 import re
+from collections.abc import Sequence
 
 from torch import Tensor
 
 from rllc.config import Model
 from rllc.models import attention, decoder
-from rllc.models.chains import Weights
-from rllc.models.layout import OF_HEADS, groups
+from rllc.models.chains import Weights, in_turn
+from rllc.models.layout import groups
 from rllc.models.pool import Pool
 
 OWNER = re.compile(r"L(\d+)([HG])(\d+)")
@@ -25,16 +26,18 @@ class OneHead:
 
     def __init__(self, pool: Pool, owner: str, live: list[str]) -> None:
         self.pool, self.owner, self.names = pool, owner, live
-        self.layer, own, group = owned(owner, pool.model)
-        stacks = attention.matrices(pool.weights, self.layer)
-        self._frozen = {name: array[own if name in OF_HEADS else group] for name, array in stacks.items()}
+        self.layer, heads = owned(owner, pool.model)
+        self._frozen = attention.some(pool.weights, self.layer, heads, pool.model)
         self._live = [name.partition(".")[2] for name in live]
         self.start = [self._frozen[name][0].contiguous() for name in self._live]
         self.place = attention.places(pool.weights, pool.model, pool.tokens_NL.shape[1])
         self.reference = pool.reference
 
-    def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+    def losses(self, live: Sequence[Tensor], rows_CB: Tensor) -> Tensor:
         """Loss of each row (nats), shape (C, B); each live array has a leading chain axis."""
+        return in_turn(self._losses, live, rows_CB, self.pool.chains)[0]
+
+    def _losses(self, live: Sequence[Tensor], rows_CB: Tensor) -> list[Tensor]:
         pool, model = self.pool, self.pool.model
         output = pool.once(f"output {self.owner}", self._compute_output)
         change = self._head(live, rows_CB) - output(rows_CB)
@@ -45,13 +48,13 @@ class OneHead:
             x_CBLE = pool.stream(self.layer + 1, rows_CB) + change
         for index in range(self.layer + 1, model.n_layers):
             x_CBLE = pool.layer(index, x_CBLE)
-        return pool.losses(pool.frozen, x_CBLE, rows_CB)
+        return [pool.losses(pool.frozen, x_CBLE, rows_CB)]
 
     def close(self) -> None:
         """Free what was kept for this head alone."""
         self.pool.forget(f"output {self.owner}")
 
-    def join(self, live: list[Tensor]) -> Weights:
+    def join(self, live: Sequence[Tensor]) -> Weights:
         """The arrays as `attention.join` has them, the live ones in their places."""
         moving = {name: array.unsqueeze(1) for name, array in zip(self._live, live, strict=True)}
         return attention.join(self._frozen | moving)
@@ -59,15 +62,13 @@ class OneHead:
     def _compute_output(self, rows_CB: Tensor) -> Tensor:
         return self._head([array.expand(len(rows_CB), *array.shape) for array in self.start], rows_CB)
 
-    def _head(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+    def _head(self, live: Sequence[Tensor], rows_CB: Tensor) -> Tensor:
         return attention.heads(self.join(live), self.pool.content(self.layer, rows_CB), self.place, self.pool.model)
 
 
-def owned(owner: str, model: Model) -> tuple[int, slice, slice]:
-    """The layer, the heads and the groups of heads that "L0H3" or "L0G1" stands for."""
+def owned(owner: str, model: Model) -> tuple[int, slice]:
+    """The layer and the heads that "L0H3" or, as a group of them, "L0G1" stands for."""
     match = OWNER.fullmatch(owner)
     assert match is not None
-    place, ratio = int(match[3]), model.n_heads // groups(model)
-    if match[2] == "H":
-        return int(match[1]), slice(place, place + 1), slice(place // ratio, place // ratio + 1)
-    return int(match[1]), slice(place * ratio, (place + 1) * ratio), slice(place, place + 1)
+    place, many = int(match[3]), 1 if match[2] == "H" else model.n_heads // groups(model)
+    return int(match[1]), slice(place * many, (place + 1) * many)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rllc.config import Model
-from rllc.models import attention, decoder
-from rllc.models.chains import Weights
+from rllc.models import attention, decoder, sharing
+from rllc.models.chains import Weights, at_once
 from rllc.models.loss import product
 from rllc.models.norm import centre
 from rllc.task import Sampler
@@ -26,7 +26,6 @@ from rllc.task import Sampler
 Loss = Callable[[Weights, Tensor, Tensor], Tensor]
 
 SCORE_BLOCK = (1, 32)  # chains and rows of a block where there are no chains
-CACHE_BYTES = 288 * 2**20  # of one array kept for the whole pool; five are kept at a time
 
 
 class Pool:
@@ -62,6 +61,8 @@ class Pool:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         dtype = getattr(torch, sampler.dtype) if sampler else torch.float32
         chains, batch = (sampler.chains, sampler.batch) if sampler else SCORE_BLOCK
+        if sampler and sampler.backend != "jax":
+            chains = at_once(chains, batch * rows_NL.shape[1] * model.d_model * dtype.itemsize, device)
         placed = {name: array.to(device, dtype) for name, array in weights.items()}
         tokens_NL = torch.from_numpy(rows_NL.astype(np.int64)).to(device)
         products = sampler.products if sampler else "exact"
@@ -149,12 +150,6 @@ class Pool:
         stream_CNE = self.centred(rows_CB).flatten(1, 2) * self.weights["final.w"]
         return lambda chain, tokens: product(stream_CNE[chain, tokens], self.frozen["unembed"])
 
-    def keeps_base(self) -> bool:
-        """Whether `base` is small enough to be kept."""
-        rows, length = self.tokens_NL.shape
-        size = rows * (length - 1) * self.model.d_vocab * self.weights["embed"].itemsize
-        return size <= CACHE_BYTES
-
     def once(self, name: str, compute: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """A look-up into what `compute` gives for all rows of the pool.
 
@@ -183,11 +178,14 @@ class Pool:
     def _keep(self, name: str, compute: Callable[[Tensor], Tensor]) -> None:
         blocks = self._blocks()
         first = compute(blocks[0])
-        if first[0, 0].nbytes * len(self.tokens_NL) > CACHE_BYTES:
+        if first[0, 0].nbytes * len(self.tokens_NL) > sharing.CACHE_BYTES:
             self._large.add(name)
             return
-        parts = [first.flatten(0, 1), *(compute(block).flatten(0, 1) for block in blocks[1:])]
-        self._kept[name] = torch.cat(parts)[: len(self.tokens_NL)]
+        kept = first.new_empty(len(blocks), *first.shape)  # no second copy of it all, as torch.cat would need
+        kept[0] = first
+        for place in range(1, len(blocks)):
+            kept[place] = compute(blocks[place])
+        self._kept[name] = kept.flatten(0, 2)[: len(self.tokens_NL)]
 
     @torch.no_grad()
     def _for_minibatch(self, name: str, compute: Callable[[Tensor], Tensor], rows_CB: Tensor) -> Tensor:

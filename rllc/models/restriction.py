@@ -6,12 +6,14 @@ A part is a split of the weights into arrays of its own and a frozen rest, never
 Shapes: C chains, B rows of a minibatch, L positions, E residual width.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from rllc.config import Model
-from rllc.models import decoder, last_head
-from rllc.models.chains import Weights
+from rllc.models import decoder, sharing
+from rllc.models.chains import Weights, in_turn
 from rllc.models.last_head import LastHead
 from rllc.models.layout import names
 from rllc.models.one_head import OWNER, OneHead, owned
@@ -38,8 +40,11 @@ class Several:
         )
         self.reference = pool.once(f"reference {'+'.join(live)}", self._compute_reference)
 
-    def losses(self, live: list[Tensor], rows_CB: Tensor) -> Tensor:
+    def losses(self, live: Sequence[Tensor], rows_CB: Tensor) -> Tensor:
         """Loss of each row (nats), shape (C, B); each live array has a leading chain axis."""
+        return in_turn(self._losses, live, rows_CB, self.pool.chains)[0]
+
+    def _losses(self, live: Sequence[Tensor], rows_CB: Tensor) -> list[Tensor]:
         pool, model, weights = self.pool, self.pool.model, self._merge(live)
         first = max(self._lowest, 0)
         if self._lowest < 0:
@@ -51,7 +56,7 @@ class Several:
             first += 1
         for index in range(first, model.n_layers):
             x_CBLE = decoder.layer(weights, index, x_CBLE, model)
-        return pool.losses(weights, x_CBLE, rows_CB)
+        return [pool.losses(weights, x_CBLE, rows_CB)]
 
     def close(self) -> None:
         """Free what was kept for this part alone."""
@@ -60,7 +65,7 @@ class Several:
     def _compute_reference(self, rows_CB: Tensor) -> Tensor:
         return self.losses([array.expand(len(rows_CB), *array.shape) for array in self.start], rows_CB)
 
-    def _merge(self, live: list[Tensor]) -> Weights:
+    def _merge(self, live: Sequence[Tensor]) -> Weights:
         weights, by_stack = dict(self.pool.frozen), dict[str, dict[int, Tensor]]()
         for (stack, at), array in zip(self._places, live, strict=True):
             if at is None:
@@ -88,9 +93,11 @@ def restrict(pool: Pool, part: str) -> OneHead | LastHead | Several:
     owner = owners.pop() if len(owners) == 1 else ""
     if not OWNER.fullmatch(owner):
         return Several(pool, live)
-    read_by_none = pool.loss is None and (not model.d_mlp or model.parallel)
     last_layer = owned(owner, model)[0] == model.n_layers - 1
-    if read_by_none and last_layer and "H" in owner and last_head.pays(pool):
+    read_by_none = pool.loss is None and sharing.alone(model)
+    rows, length = pool.tokens_NL.shape
+    pays = sharing.through_channels(model, (rows, length), pool.batch, pool.weights["embed"].itemsize)
+    if read_by_none and last_layer and "H" in owner and pays:
         return LastHead(pool, owner, live)
     return OneHead(pool, owner, live)
 

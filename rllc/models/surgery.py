@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from rllc.models import attention, decoder
-from rllc.models.layout import OF_HEADS, groups
-from rllc.models.loss import cross_entropy
 from rllc.models.pool import Pool
 
 
@@ -21,13 +19,9 @@ def blocks(pool: Pool) -> Iterator[Tensor]:
 
 def output(pool: Pool, layer: int, head: int, below_CBLE: Tensor) -> Tensor:
     """What one head writes when the stream below its layer is `below`, the output bias left out, (C, B, L, E)."""
-    model, shared = pool.model, pool.model.n_heads // groups(pool.model)
-    own = {
-        kind: array[head : head + 1] if kind in OF_HEADS else array[head // shared : head // shared + 1]
-        for kind, array in attention.matrices(pool.weights, layer).items()
-    }
+    model, joined = pool.model, attention.join(attention.some(pool.weights, layer, slice(head, head + 1), pool.model))
     place = attention.places(pool.weights, model, below_CBLE.shape[2])
-    return attention.heads(attention.join(own), attention.inputs(pool.weights, layer, below_CBLE, model), place, model)
+    return attention.heads(joined, attention.inputs(pool.weights, layer, below_CBLE, model), place, model)
 
 
 def changed(pool: Pool, layer: int, change_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
@@ -49,7 +43,5 @@ def unchanged(pool: Pool, rows_CB: Tensor) -> Tensor:
 
 
 def _losses(pool: Pool, x_CBLE: Tensor, rows_CB: Tensor) -> Tensor:
-    last = decoder.last(pool.weights, x_CBLE, pool.model).flatten(1, 2)
-    target = pool.tokens_NL[rows_CB][:, :, 1:]
-    loss = cross_entropy(last, pool.weights["unembed"], pool.weights["unembed.b"], target.flatten(1))
-    return loss.view_as(target)
+    last_CBLE = decoder.last(pool.weights, x_CBLE, pool.model)
+    return decoder.token_losses(pool.weights, last_CBLE, pool.tokens_NL[rows_CB][:, :, 1:])

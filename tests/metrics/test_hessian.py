@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from flat import views
 
 from rllc.config import Model
 from rllc.metrics import fisher, hessian, rank
@@ -46,7 +47,7 @@ def logits(own, tokens):
 
 def split(part):
     """The part's arrays as one vector, and logits as a function of it."""
-    own, made = decoder.flat(weights(), MODEL), pool()
+    own, made = views(weights(), MODEL), pool()
     names = restrict(made, part).names
     start = torch.cat([own[name].flatten() for name in names])
     sizes = [own[name].numel() for name in names]
@@ -145,7 +146,7 @@ def test_labels_are_drawn_from_the_model_and_shared_by_the_parts_of_a_checkpoint
     rng = np.random.default_rng(0)
     drawn = torch.stack([fisher._draw(known, rows, rng) for _ in range(400)]).flatten(0, 1)
     counts = torch.nn.functional.one_hot(drawn, 7).double().mean(0)
-    share = logits(decoder.flat(weights(), MODEL), own.tokens_NL).softmax(-1)
+    share = logits(views(weights(), MODEL), own.tokens_NL).softmax(-1)
     assert abs(counts - share).max() < 5 * (0.25 / 3200) ** 0.5
     last = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 8, 4, 6)))
     one, other, later = (

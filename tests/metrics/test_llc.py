@@ -9,7 +9,8 @@ from rllc.backends import torch as backend
 from rllc.backends.contract import Trace
 from rllc.config import Model
 from rllc.metrics import llc
-from rllc.models import decoder
+from rllc.models import decoder, loss, sharing
+from rllc.models import pool as pools
 from rllc.models.pool import Pool
 from rllc.models.restriction import restrict
 from rllc.task import Budget, Sampler, Task
@@ -30,7 +31,10 @@ def changed(**options):
 def pool(sampler=SAMPLER, dtype=torch.float32, weights=None):
     weights = weights or decoder.init(MODEL, 0)
     tokens = torch.from_numpy(np.random.default_rng(0).integers(40, size=(30, 12)))
-    return Pool({n: a.to(dtype) for n, a in weights.items()}, MODEL, tokens, chains=sampler.chains, batch=sampler.batch)
+    return Pool(
+        {n: a.to(dtype) for n, a in weights.items()}, MODEL, tokens,
+        chains=sampler.chains, batch=sampler.batch, products=sampler.products,
+    )  # fmt: skip
 
 
 def trace_of(excess_CS, size=10, bad=None):
@@ -206,6 +210,52 @@ def test_batching_of_chains_does_not_change_the_number():
         trace = backend.run(potential, sampler, rows[chain : chain + 1], noise_seeds=seeds[chain : chain + 1])
         kept = 30 * trace.excess_CS[:, 4::2].mean()
         assert kept == pytest.approx(together.chains_C[chain], rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dtype": "float32", "products": "bf16_unembed", "batches": "shared"},
+        {"method": "sgnht"},
+        {"method": "rmsprop", "reference": "batches", "reference_batches": 3},
+    ],
+)
+@pytest.mark.parametrize("limit", [0, sharing.CACHE_BYTES])
+def test_heads_that_step_together_have_the_numbers_that_each_has_alone(options, limit, monkeypatch):
+    monkeypatch.setattr(sharing, "CACHE_BYTES", limit)
+    monkeypatch.setattr(sharing, "PASSES", -1000)
+    monkeypatch.setattr(loss, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(loss, "CHUNK_TOKENS", 5)
+    sampler = changed(**options)
+    tasks = [task(part=f"L1H{head}", sampler=sampler) for head in (2, 0, 3)]
+    kind = getattr(torch, sampler.dtype)
+    for alone, found in zip(
+        [llc.measure(each, pool(sampler, kind)) for each in tasks],
+        llc.measure_together(tasks, pool(sampler, kind)),
+        strict=True,
+    ):
+        assert np.isfinite(found.value)
+        assert (found.task, found.value, found.stats) == (alone.task, alone.value, alone.stats)
+        assert np.array_equal(found.loss_CS, alone.loss_CS)
+
+
+def test_the_frozen_logits_of_heads_that_step_together_are_found_once(monkeypatch):
+    monkeypatch.setattr(sharing, "CACHE_BYTES", 0)
+    monkeypatch.setattr(sharing, "PASSES", -1000)  # a small model, too, is stepped through the channels of its heads
+    sampler, calls = changed(), []
+    tasks = [task(part=f"L1H{head}", sampler=sampler) for head in range(4)]
+    monkeypatch.setattr(pools, "product", lambda *given: (calls.append(1), loss.product(*given))[1])
+    llc.measure_together(tasks[:1], pool(sampler))
+    one, stiff = len(calls), 4 * sampler.chains
+    calls.clear()
+    llc.measure_together(tasks, pool(sampler))
+    assert len(calls) - one == 3 * stiff  # no step of the chains, only the gradients that find each head's stiffness
+
+
+def test_only_heads_of_the_last_layer_step_together():
+    with pytest.raises(AssertionError, match="last layer"):
+        llc.measure_together([task(part="L1H0"), task(part="L0H0")], pool())
 
 
 def test_single_precision_follows_double_precision():

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from flat import views
 
 from rllc.config import Model
 from rllc.models import attention, causal, decoder, lens
@@ -99,7 +100,7 @@ def test_patterns_are_what_the_heads_use():
 
 def test_flat_names_are_views_and_cover_every_weight_once():
     weights = random_weights(SHORT)
-    flat = decoder.flat(weights, SHORT)
+    flat = views(weights, SHORT)
     assert sum(array.numel() for array in flat.values()) == sum(array.numel() for array in weights.values())
     assert list(flat) == [name for name, _, _ in names(SHORT)]
     flat["L1H2.o"].zero_()

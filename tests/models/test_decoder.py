@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from flat import views
 from test_attention import random_weights
 
 from rllc import legal
@@ -50,7 +51,7 @@ def test_every_array_moves_the_loss_and_each_weight_has_one_name(model):
     decoder.forward(weights, tokens_of(model), model).sum().backward()
     still = [name for name, array in weights.items() if not array.grad.any()]
     assert still == []
-    flat = decoder.flat(weights, model)
+    flat = views(weights, model)
     assert list(flat) == [name for name, _, _ in names(model)]
     assert sum(array.numel() for array in flat.values()) == sum(array.numel() for array in weights.values())
 

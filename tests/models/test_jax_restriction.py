@@ -11,7 +11,7 @@ pytest.importorskip("jax")
 
 from rllc.backends import jax as backend
 from rllc.backends import torch as other
-from rllc.models import jax_restriction, restriction
+from rllc.models import jax_restriction, restriction, sharing
 from rllc.models.pool import Pool
 from rllc.task import Sampler
 from rllc.zoo import folder
@@ -56,7 +56,7 @@ def test_every_part_moves_as_it_does_in_torch(model, part):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["L1H1", "L2H0"])
 def test_what_is_too_large_to_keep_is_computed_for_each_minibatch(part, monkeypatch):
-    monkeypatch.setattr(jax_restriction, "CACHE_BYTES", 0)
+    monkeypatch.setattr(sharing, "CACHE_BYTES", 0)
     assert jax_restriction.restrict(pool_of(LEARNED), part, "exact").frozen["content"] is None
     agree(run(pool_of(LEARNED), part, noise=0.0), in_torch(pool_of(LEARNED), part))
 

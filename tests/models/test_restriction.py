@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -5,12 +7,13 @@ from test_attention import LEARNED, SHORT, random_weights
 from test_decoder import DECODERS
 
 from rllc.config import Model
-from rllc.models import decoder, last_head, restriction
+from rllc.models import decoder, restriction, sharing
 from rllc.models import pool as pools
 from rllc.models.last_head import LastHead
 from rllc.models.layout import names, shapes
 from rllc.models.one_head import OneHead
 from rllc.models.parts import of
+from rllc.task import Budget, Sampler
 
 PARTS = [
     "L0H0",
@@ -103,14 +106,14 @@ STARTS = [
 
 
 @pytest.mark.parametrize(("name", "part"), STARTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_at_the_start_every_row_gives_exactly_its_reference(name, part, dtype):
+@pytest.mark.parametrize(("dtype", "at_once"), [(torch.float32, 3), (torch.float64, 3), (torch.float32, 1)])
+def test_at_the_start_every_row_gives_exactly_its_reference(name, part, dtype, at_once):
     model = WIDE[name]
-    pool = pool_of(model, rows=40, dtype=dtype, chains=3, batch=4)
+    pool = pool_of(model, rows=40, dtype=dtype, chains=at_once, batch=4)
     potential = restriction.restrict(pool, part)
     rows = torch.from_numpy(np.random.default_rng(0).integers(40, size=(5, 3, 4)))
     for rows_CB in rows:
-        live = [array.expand(3, *array.shape).clone() for array in potential.start]
+        live = [array.expand(3, *array.shape).clone().requires_grad_() for array in potential.start]
         assert torch.equal(potential.losses(live, rows_CB), potential.reference(rows_CB))
 
 
@@ -119,8 +122,8 @@ def test_at_the_start_every_row_gives_exactly_its_reference(name, part, dtype):
 def test_a_pool_too_large_to_keep_gives_the_same_numbers(model, kind, monkeypatch):
     rows = torch.from_numpy(np.random.default_rng(2).integers(23, size=(3, 4)))
     owner, results = f"L{model.n_layers - 1}H1", []
-    for limit in (pools.CACHE_BYTES, 0):
-        monkeypatch.setattr(pools, "CACHE_BYTES", limit)
+    for limit in (sharing.CACHE_BYTES, 0):
+        monkeypatch.setattr(sharing, "CACHE_BYTES", limit)
         potential = kind(pool_of(model), owner, of(model, owner))
         results.append((potential.losses(moved(potential), rows), potential.reference(rows)))
     for kept, computed in zip(*results, strict=True):
@@ -132,16 +135,26 @@ def test_the_cheaper_way_through_the_last_layer_is_taken():
     paper = Model(1, 8, 256, 32, 1024, 5000, "shortformer")
     pythia = Model(1, 8, 512, 64, 256, 50304, "rotary", d_rotary=16, d_mlp=8, parallel=True, bias_unembed=False)
     for model, batch, pays in ((paper, 1, True), (paper, 32, True), (pythia, 1, False), (pythia, 8, True)):
-        weights = {name: torch.empty(shape, device="meta") for name, shape in shapes(model).items()}
-        tokens = torch.zeros(1024, model.n_ctx, dtype=torch.long, device="meta")
-        pool = pools.Pool(weights, model, tokens, chains=1, batch=batch)
-        assert not pool.keeps_base()
-        assert last_head.pays(pool) == pays, (model, batch)
+        assert not sharing.keeps_logits(model, (1024, model.n_ctx), 4)
+        assert sharing.through_channels(model, (1024, model.n_ctx), batch, 4) == pays, (model, batch)
+
+
+def test_heads_step_together_where_that_saves_the_frozen_logits_and_memory_allows_it():
+    paper = Model(2, 8, 256, 32, 256, 5000, "shortformer")
+    sampler = Sampler(lr=1e-3, nbeta=30, gamma=200, chains=4, draws=200, burn_in=0, batch=8)
+    assert sharing.together(paper, sampler, 1024) == 8
+    assert sharing.together(dataclasses.replace(paper, n_ctx=1024), dataclasses.replace(sampler, batch=32), 1024) == 3
+    for alone in (
+        (dataclasses.replace(paper, d_vocab=200), sampler, 1024),  # its frozen logits are kept
+        (dataclasses.replace(paper, d_mlp=64), sampler, 1024),  # an MLP reads what a head writes
+        (paper, dataclasses.replace(sampler, backend="jax"), 1024),
+        (paper, dataclasses.replace(sampler, budget=Budget(0.1, 0.0, 8)), 1024),
+    ):
+        assert sharing.together(*alone) == 1
 
 
 def test_frozen_weights_never_move():
     from rllc.backends import torch as backend
-    from rllc.task import Sampler
 
     pool = pool_of(SHORT)
     before = {name: array.clone() for name, array in pool.weights.items()}
@@ -165,7 +178,7 @@ def test_what_a_part_kept_is_freed():
 
 
 def test_what_is_too_large_to_keep_is_computed_once_for_a_minibatch(monkeypatch):
-    monkeypatch.setattr(pools, "CACHE_BYTES", 0)
+    monkeypatch.setattr(sharing, "CACHE_BYTES", 0)
     pool, calls = pool_of(SHORT), []
 
     def compute(rows_CB):
