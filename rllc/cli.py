@@ -1,6 +1,5 @@
 """The command line: `rllc VERB [overrides]`; Hydra begins and ends here."""
 
-import gc
 import os
 import signal
 import sys
@@ -49,7 +48,6 @@ def main() -> int:
 
         print(f"rllc {version.code()}")
         return 0
-    gc.set_threshold(100_000)  # a plan is hundreds of thousands of objects that all stay: looking at them took a fifth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.unraisablehook = _insist
     try:
@@ -117,9 +115,12 @@ def _sweep(config: "Config") -> int:
 
 
 def _train(config: "Config") -> int:
-    from rllc import sweep
+    from rllc import submitting, sweep
+    from rllc.config import Slurm
 
     sweep.check(config)
+    if isinstance(config.launch, Slurm):
+        return submitting.train(config, config.launch)
     with sweep.collector(config) as shown:
         sweep.train(config, watch=shown.watch)
         shown.watch(final=True)
@@ -153,9 +154,10 @@ def _status(config: "Config") -> int:
     if not (folder / "plan.jsonl").exists() and atomic.owned(folder):
         print(f"{folder}: at work, but not yet at the chains: there is no plan")
         return 1
-    found = status.status(folder)
-    queue = report.look(folder, found.missing)
-    print(status.describe(found, folder, workers=queue.workers or local.working(folder)))
+    with status.collector_off():
+        found = status.status(folder)
+        queue = report.look(folder, found.missing)
+        print(status.describe(found, folder, workers=queue.workers or local.working(folder)))
     for line in queue.lines:
         print(line)
     return int(not found.whole)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllc import atomic, intervals, plan, store
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 from rllc.plan import Cell
 from rllc.task import Estimate, Sampler, Task
 
@@ -87,7 +87,7 @@ def read(path: Path) -> Stored:
         references = int(options["num_init_loss_batches"]) * sampler.batch
         seed = int(options["init_seed"])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise Mistake(f"devinterp: {path} is no store of devinterp 2.x ({_line(error)}).") from None
+        raise Mistake(f"devinterp: {path} is no store of devinterp 2.x ({words(error)}).") from None
     if not complete:
         raise Mistake(f"devinterp: {path} was not sampled to its end.")
     loss_CSB = arrays["sampling_loss_micro"].astype(np.float64).mean(-1)
@@ -158,7 +158,7 @@ def _rows(table: Path) -> list[dict[str, str]]:
         with table.open(newline="", encoding="utf-8-sig") as file:
             rows = [{str(name): value or "" for name, value in row.items()} for row in csv.DictReader(file)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise Mistake(f"devinterp: {table} is not a CSV table ({_line(error)}).") from None
+        raise Mistake(f"devinterp: {table} is not a CSV table ({words(error)}).") from None
     for number, row in enumerate(rows, 2):
         if missing := [name for name in COLUMNS if not row.get(name)]:
             raise Mistake(f"devinterp: {table}, line {number}: no {missing[0]}; needed are {', '.join(COLUMNS)}.")
@@ -167,7 +167,3 @@ def _rows(table: Path) -> list[dict[str, str]]:
     if not rows:
         raise Mistake(f"devinterp: {table} lists no store.")
     return rows
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

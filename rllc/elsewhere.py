@@ -19,17 +19,18 @@ def folders(config: Config, source: Source) -> list[Path]:
     return [Path(config.root, "runs", name) for name in names]
 
 
-def model(source: Source, runs: Sequence[Path]) -> Model:
-    """The model of the runs as it is measured.
+def models(source: Source, runs: Sequence[Path]) -> list[Model]:
+    """The model of each run as it is measured.
 
     Raises:
         Mistake: they differ in vocabulary or context, or have less context than is asked for.
     """
-    first, *others = [sources.model(source, index, run) for index, run in enumerate(runs)]
-    for other in others:
+    found = [sources.model(source, index, run) for index, run in enumerate(runs)]
+    first = found[0]
+    for other in found:
         if (other.n_ctx, other.d_vocab) != (first.n_ctx, first.d_vocab):
             raise Mistake(f"source.repos: {source.repos} differ in n_ctx or d_vocab; give each a sweep.")
-    return measured(first, source)
+    return [measured(each, source) for each in found]
 
 
 def measured(model: Model, source: Source) -> Model:

@@ -11,6 +11,11 @@ class Unfinished(Exception):
     """Work that could not be finished, through no mistake of the user's: one line, exit code 1."""
 
 
+def words(error: BaseException) -> str:
+    """What an exception says, on one line and without its full stop; the name of its kind where it says nothing."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
 def unknown(key: str, value: object, legal: Iterable[object]) -> Mistake:
     """Build the mistake of a value outside a finite set; the set is listed, in order, up to forty names."""
     names = [str(name) for name in legal]

@@ -3,14 +3,15 @@
 import functools
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rllc import runs
 from rllc.config import Config, Module
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 from rllc.models import parts
 from rllc.plan import Cell, order
 from rllc.task import Estimate, Task
@@ -36,7 +37,7 @@ def check(config: Config, asked: Module) -> dict[str, list[int]]:
     """The steps of the run, once the module is made and its parts, loss and data are seen to work together.
 
     Raises:
-        Mistake: an import path, checkpoint, step, part or sample cannot be used.
+        Mistake: an import path, checkpoint, step, part or sample cannot be used, or what a path names raises.
     """
     from rllc.models.module import ModulePart, arrays
 
@@ -52,7 +53,8 @@ def check(config: Config, asked: Module) -> dict[str, list[int]]:
     sampler = config.sampler
     for dataset in config.grid.datasets or asked.data:
         data = samples(asked.data[dataset])
-        ModulePart(module, loss, data, "*", chains=1, batch=sampler.batch, dtype=sampler.dtype)
+        with _told("module.loss", asked.loss, on=f" on module.data.{dataset}"):
+            ModulePart(module, loss, data, "*", chains=1, batch=sampler.batch, dtype=sampler.dtype)
     return {run: steps}
 
 
@@ -111,23 +113,35 @@ def found(path: str, key: str) -> Any:
         raise Mistake(f"{key}: {path!r} is not an import path, as mypackage.mymodule:name.")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    try:
+    with _told(key, path, what="cannot be imported"):
         return getattr(importlib.import_module(where), name)
-    except (ImportError, AttributeError) as error:
-        raise Mistake(f"{key}: {path!r} cannot be imported ({error}).") from error
+
+
+@contextmanager
+def _told(key: str, path: str, *, what: str = "fails", on: str = "") -> Iterator[None]:
+    """Turn what the user's own code raises into a mistake that names it."""
+    try:
+        yield
+    except Mistake:
+        raise
+    except Exception as error:  # anything can be wrong with it
+        raise Mistake(f"{key}: {path!r} {what}{on} ({type(error).__name__}: {words(error)}).") from error
 
 
 @functools.cache
 def samples(path: str) -> "Data":
     """The data that an import path names: tensors, or what returns them."""
     data: Data = found(path, "module.data")
-    return data() if callable(data) else data
+    with _told("module.data", path):
+        return data() if callable(data) else data
 
 
 def _made(path: str) -> "nn.Module":
     from torch import nn
 
-    module = found(path, "module.make")()
+    make = found(path, "module.make")
+    with _told("module.make", path):
+        module = make()
     if not isinstance(module, nn.Module):
         raise Mistake(f"module.make: {path!r} returned a {type(module).__name__}, not a torch.nn.Module.")
     return module.eval()

@@ -118,6 +118,13 @@ def _check_ranges(config: Config) -> None:
     at_least("model.d_vocab", model.d_vocab, 257)
     for name, least in (("steps", 1), ("batch", 1), ("warmup", 0)):
         at_least(f"train.{name}", getattr(train, name), least)
+    if train.processes is not None and not 1 <= train.processes <= train.batch:
+        raise Mistake(
+            f"train.processes: {train.processes} processes cannot share the {train.batch} rows of train.batch; "
+            f"legal: 1 to {train.batch}."
+        )
+    if train.bos is not None and train.tokenizer is None:
+        raise Mistake(f"train.bos: {train.bos} is of a train.tokenizer, which is null.")
     at_least("train.checkpoints.every", train.checkpoints.every, 1)
     at_least("train.checkpoints.log", train.checkpoints.log, 0)
     for key, value, low, high in (

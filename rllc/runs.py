@@ -14,7 +14,7 @@ from typing import Any
 from rllc import atomic, elsewhere, labels, launch, planning, progress, train
 from rllc.config import Config, Model
 from rllc.data import repeats, rows, tokenizer
-from rllc.data.documents import fingerprint, train_documents
+from rllc.data.documents import described, fingerprint, train_documents
 from rllc.mistake import Mistake
 from rllc.zoo import folder, sources
 from rllc.zoo.steps import choose
@@ -64,7 +64,12 @@ def steps(config: Config) -> dict[str, list[int]]:
 
 
 def model(config: Config) -> Model:
-    """The model of the runs: of the configuration, or of the first checkpoint of a run that was made elsewhere.
+    """The model of the first run; see `models`."""
+    return next(iter(models(config).values()))
+
+
+def models(config: Config) -> dict[str, Model]:
+    """The model of each run: of the configuration, or of the first checkpoint of a run that was made elsewhere.
 
     Its n_ctx is the length of the rows that it is measured on, which a source may set below that of its training.
 
@@ -74,11 +79,13 @@ def model(config: Config) -> Model:
     """
     if config.module is not None:
         raise Mistake("model: module is for `rllc sweep` and what reads its results; this needs an attention model.")
+    found = named(config)
     if config.source is not None:
-        return elsewhere.model(config.source, [run.path for run in named(config)])
+        shapes = elsewhere.models(config.source, [run.path for run in found])
+        return {run.name: shape for run, shape in zip(found, shapes, strict=True)}
     if config.path is None:
-        return config.model
-    return folder.shape(next(iter(folder.checkpoints(named(config)[0].path).values())))
+        return {run.name: config.model for run in found}
+    return {run.name: folder.shape(next(iter(folder.checkpoints(run.path).values()))) for run in found}
 
 
 def prepare(config: Config) -> None:
@@ -92,12 +99,12 @@ def prepare(config: Config) -> None:
     if config.elsewhere:
         return
     dataset, data = config.data[config.train.data], Path(config.root, "data")
-    ingredients = json.dumps([fingerprint(dataset), config.model.d_vocab, repr(dataset)])
+    ingredients = json.dumps([fingerprint(dataset), config.model.d_vocab, described(dataset)], sort_keys=True)
     shared = data / f"tokenizer-{hashlib.sha256(ingredients.encode()).hexdigest()[:16]}.json"
     for run in named(config):
         if not (run.tokenizer.exists() and (run.path / "config.yaml").exists()):
             if not shared.exists():
-                tokenizer.train(_texts(config), config.model.d_vocab, shared)
+                _make_tokenizer(config, shared)
             with atomic.replace(run.tokenizer) as file, shared.open("rb") as source:
                 shutil.copyfileobj(source, file)
         training = _training_rows(config, run)
@@ -107,6 +114,8 @@ def prepare(config: Config) -> None:
             "rows": str(Path("../..") / training.path.relative_to(config.root)),
         }
         train.prepare(run.path, wanted)
+    if not trained(config):
+        print(_seen(config, training))
 
 
 def trained(config: Config) -> bool:
@@ -117,9 +126,10 @@ def trained(config: Config) -> bool:
 def fit(config: Config, *, watch: Callable[[], None] = lambda: None) -> int:
     """Train the runs that are not finished, several at once, calling `watch` meanwhile; the highest exit code."""
     waiting = [run for run in named(config) if not train.finished(run.path)]
-    here = launch.here(config.launch)
-    at_once = min(len(waiting), launch.workers(here))
-    total = len(waiting) * config.train.steps
+    here, processes = launch.here(config.launch), config.train.processes
+    # a training takes every GPU where nothing else is said
+    at_once = 1 if processes is None and launch.gpus() else max(1, launch.workers(here) // (processes or 1))
+    total, own = len(waiting) * config.train.steps, f"--parent={os.getpid()}"
 
     def look() -> None:
         show(sum(train.done(run.path) for run in waiting), total)
@@ -127,9 +137,12 @@ def fit(config: Config, *, watch: Callable[[], None] = lambda: None) -> int:
 
     with _owned(waiting), progress.bar(f"train {', '.join(run.name for run in waiting)}") as show:
         return launch.run(
-            [[sys.executable, "-m", "rllc.train", str(run.path), f"--parent={os.getpid()}"] for run in waiting],
+            [
+                [sys.executable, "-m", "rllc.train", str(run.path), f"--processes={processes or 0}", own]
+                for run in waiting
+            ],
             threads=here.threads,
-            at_once=at_once,
+            at_once=min(len(waiting), at_once),
             watch=look,
         )
 
@@ -158,7 +171,9 @@ def datasets(config: Config, model: Model) -> tuple[list[planning.Dataset], plan
     for each in found:
         loss, baseline = labels.find(config, each.name, model, run.tokenizer)
         where = relative(baseline, config) if baseline else ""
-        planned.append(planning.Dataset(each.name, each.digest, relative(each.path, config), loss, where))
+        planned.append(
+            planning.Dataset(each.name, each.digest, relative(each.path, config), loss, where, len(each.array()))
+        )
     return planned, planning.Dataset(twice.name, twice.digest, relative(twice.path, config))
 
 
@@ -187,6 +202,32 @@ def checkpoints(config: Config, steps: dict[str, list[int]]) -> list[planning.Ch
 def _texts(config: Config) -> Iterator[str]:
     with rows.named(config.train.data):
         yield from train_documents(config.data[config.train.data])
+
+
+def _make_tokenizer(config: Config, path: Path) -> None:
+    """Fetch the tokenizer that is asked for, or make one from the training text.
+
+    Raises:
+        Mistake: it cannot be had, has other entries than the model, or the text gives too few.
+    """
+    wanted, d_vocab = config.train.tokenizer, config.model.d_vocab
+    if wanted is None:
+        tokenizer.train(_texts(config), d_vocab, path)
+        return
+    text = sources.tokenizer_text(wanted, config.train.bos, key="train")
+    atomic.write_text(path, text)
+    if (found := tokenizer.load(path).d_vocab) > d_vocab:
+        path.unlink()
+        raise Mistake(f"train.tokenizer: {wanted} has {found} entries, but model.d_vocab is {d_vocab}.")
+
+
+def _seen(config: Config, training: rows.Rows) -> str:
+    """How often a training sees each row of its text, on average."""
+    count, drawn = len(training.array()), config.train.steps * config.train.batch
+    return (
+        f"train: {drawn:,} rows of {config.model.n_ctx} tokens are drawn from the {count:,} of {training.name}, "
+        f"each {drawn / count:.3g} times on average"
+    )
 
 
 def _training_rows(config: Config, run: Run) -> rows.Rows:

@@ -27,10 +27,10 @@ from rllc import (
     version,
 )
 from rllc.backends import installed
-from rllc.config import Config, Local, Slurm
+from rllc.config import Config, Local, Model, Slurm
 from rllc.data import documents, rows
 from rllc.derive import folder
-from rllc.launch import slurm
+from rllc.launch import slurm, training
 from rllc.mistake import Mistake, Unfinished
 from rllc.plan import Cell
 
@@ -90,13 +90,14 @@ def check(config: Config) -> dict[str, list[int]]:
     installed.check(config.sampler)
     if config.module is not None:
         return modules.check(config, config.module)
-    steps, model = runs.steps(config), runs.model(config)
-    wanted = planning.parts_of(model, config.grid.parts)
+    steps, models = runs.steps(config), runs.models(config)
+    wanted, *_ = [_parts(config, run, model) for run, model in models.items()]
     if not outline(config, {run: found[:1] for run, found in steps.items()}):  # each step has the same cells
         raise Mistake(
             f"grid.metrics: {config.grid.metrics} measure nothing of grid.parts {config.grid.parts}; scores are of "
             "whole heads, as L0H1, and compositions and paths of two heads of different layers."
         )
+    model = next(iter(models.values()))
     for sentence in filter(None, (planning.caution(model, part) for part in config.grid.parts)):
         print(f"rllc: grid.parts: {sentence}", file=sys.stderr)
     for name in {*(config.grid.datasets or config.data), *([] if config.elsewhere else [config.train.data])}:
@@ -105,6 +106,16 @@ def check(config: Config) -> dict[str, list[int]]:
     if fitting := scopes.fitting(config.cluster, wanted):
         scopes.check(fitting, wanted)
     return steps
+
+
+def _parts(config: Config, run: str, model: Model) -> list[str]:
+    """The parts of the grid in a run's model; where there are several runs, a mistake names the run."""
+    try:
+        return planning.parts_of(model, config.grid.parts)
+    except Mistake as mistake:
+        if len(runs.named(config)) == 1:
+            raise
+        raise Mistake(f"run {run}: {mistake}") from None
 
 
 def rehearse(config: Config) -> str:
@@ -128,8 +139,10 @@ def rehearse(config: Config) -> str:
 
 def outline(config: Config, steps: dict[str, list[int]]) -> list[Cell]:
     """The cells that a plan will have, without the hashes and paths of files that may not exist yet."""
-    model = runs.model(config)
-    checkpoints = [planning.Checkpoint(run, step, "", "", model) for run, found in steps.items() for step in found]
+    models = runs.models(config)
+    checkpoints = [
+        planning.Checkpoint(run, step, "", "", models[run]) for run, found in steps.items() for step in found
+    ]
     datasets = [planning.Dataset(name, "", "") for name in config.grid.datasets or config.data]
     repeats = planning.Dataset("repeats", "", "")
     return planning.cells(checkpoints, datasets, repeats, grid=config.grid, sampler=config.sampler)
@@ -149,7 +162,11 @@ def train(config: Config, *, watch: Callable[[], None] = lambda: None) -> None:
     named = ", ".join(run.name for run in runs.named(config))
     if runs.trained(config):
         print(f"train: {named}: nothing to do")
-    elif runs.fit(config, watch=watch):
+        return
+    for run in runs.named(config):
+        if jobs := training.alive(run.path):
+            raise Unfinished(f"{run.name} is trained by job {' '.join(jobs)}, which is queued or runs; wait for it")
+    if runs.fit(config, watch=watch):
         raise Unfinished(f"training of {named} did not finish; run the same command again")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllc.mistake import Mistake, unknown
+from rllc.mistake import Mistake, unknown, words
 from rllc.task import SCHEMA
 
 NEEDED = ("part", "dataset", "step", "value")
@@ -102,7 +102,7 @@ def _parquet(path: Path) -> Iterator[Record]:
             wanted = _columns(path, file.schema_arrow.names)
             columns = [column.to_pylist() for column in file.read(columns=wanted).select(wanted).columns]
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise Mistake(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
+        raise Mistake(f"{path}: not a Parquet file ({words(error)}).") from error
     for index, fields in enumerate(zip(*columns, strict=True)):
         yield f"row {index + 1}", dict(zip(wanted, fields, strict=True))
 

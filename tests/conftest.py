@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("RLLC_CACHE", f"{tempfile.gettempdir()}/rllc-tests-{os.getuid()}")  # of compiled programs
 os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # likewise: some tests ask for equal bits
 
 
 @pytest.fixture(scope="session")

@@ -51,14 +51,14 @@ def torch_files(model: "torch.nn.Module", folder: Path) -> dict[str, bytes]:
     return files | {"pytorch_model.bin": packed(named(model))}
 
 
-def neox(seed: int, vocabulary: int = 512) -> "torch.nn.Module":
+def neox(seed: int, vocabulary: int = 512, heads: int = 4) -> "torch.nn.Module":
     """A GPT-NeoX of Pythia's options, small and random."""
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
     torch.manual_seed(seed)
     return GPTNeoXForCausalLM(
         GPTNeoXConfig(
-            vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+            vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=heads, intermediate_size=64,
             max_position_embeddings=64, rotary_pct=0.25,
         )
     )  # fmt: skip

@@ -16,7 +16,7 @@ WORDS = ["grid.steps=[0,100]", "data=[stdlib_mix]"]
 @pytest.fixture(scope="module")
 def cells() -> list[Cell]:
     config = composition.compose(WORDS)
-    return sweep.outline(config, {"r-s0": [0, 100]})
+    return sweep.outline(config, {"stdlib-s0": [0, 100]})
 
 
 def seconds(cell: Cell) -> float:
@@ -77,7 +77,7 @@ def test_what_changes_it_is(changes: dict[str, object]) -> None:
 def changed(**changes: object) -> Cell:
     """The first cell with another sampler, and its cost."""
     config = composition.compose([*WORDS, *(f"++sampler.{name}={value}" for name, value in changes.items())])
-    return next(cell for cell in sweep.outline(config, {"r-s0": [0]}) if cell.task.sampler)
+    return next(cell for cell in sweep.outline(config, {"stdlib-s0": [0]}) if cell.task.sampler)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ PACKAGE = Path(rllc.__file__).parent
 LAYERS = (
     ("values", "mistake task config measured schema legal resolve intervals"),
     ("means", "backends samplers bias budget convergence diagnostics models zoo data store track train atomic progress "
-              "version tail hub"),
+              "version tail hub csv_tables"),
     ("science", "metrics laws"),
     ("read", "closing meaning plan planning shards kept merge devinterp_store gather status "
              "tables trajectories stages bootstrap scaling nulls "

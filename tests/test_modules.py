@@ -44,6 +44,14 @@ def scalar(_module, batch):
     return batch
 
 
+def missing(_module, _batch):
+    raise KeyError("labels")
+
+
+def unmade():
+    raise RuntimeError("no such size\n  in any line")
+
+
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """The overrides of a small sweep over three saved steps of a module."""
@@ -108,6 +116,15 @@ WRONG = {
     "grid.datasets: 'code' is not one of: near, far": ["grid.datasets=[code]"],
     "module.make: 'test_modules:Nothing' cannot be imported": ["module.make=test_modules:Nothing"],
     "module.make: 'nowhere.at_all:make' cannot be imported": ["module.make=nowhere.at_all:make"],
+    r"^module.loss: 'test_modules:missing' fails on module.data.near \(KeyError: 'labels'\)\.$": [
+        "module.loss=test_modules:missing"
+    ],
+    r"^module.make: 'test_modules:unmade' fails \(RuntimeError: no such size in any line\)\.$": [
+        "module.make=test_modules:unmade"
+    ],
+    r"^module.data: 'test_modules:unmade' fails \(RuntimeError: no such size in any line\)\.$": [
+        "module.data={near: test_modules:unmade}"
+    ],
     "module.loss: 'loss' is not an import path": ["module.loss=loss"],
     "module.make: 'test_modules:near' returned a tuple, not a torch.nn.Module": ["module.make=test_modules:near"],
     "loss: tuple is neither a scalar nor one number a sample": ["module.loss=test_modules:scalar"],

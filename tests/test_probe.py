@@ -13,7 +13,7 @@ WORDS = ("grid.steps=[0,100]", "data=[stdlib_mix]", "grid.metrics=[llc]")
 
 
 def cells(*words: str) -> list[Cell]:
-    return sweep.outline(composition.compose([*WORDS, *words]), {"r-s0": [0, 100]})
+    return sweep.outline(composition.compose([*WORDS, *words]), {"stdlib-s0": [0, 100]})
 
 
 def seconds(cell: Cell) -> float:

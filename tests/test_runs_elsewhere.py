@@ -11,7 +11,7 @@ import torch
 from hub import Hub, directed
 from layouts import SHAPE, TOKENIZER, lens_state, neox, packed, tiny_attn, transformers_files
 
-from rllc import catalogue, composition, planning, runs
+from rllc import catalogue, composition, planning, runs, sweep
 from rllc.config import Config, Model, Source
 from rllc.data import tokenizer
 from rllc.mistake import Mistake
@@ -110,6 +110,26 @@ def test_models_of_two_vocabularies_are_two_sweeps(hub: Hub, tmp_path: Path) -> 
         hub.put(f"o/{name}", {**files, "tokenizer.json": TOKENIZER})
     with pytest.raises(Mistake, match="differ in n_ctx or d_vocab; give each a sweep"):
         runs.model(config(tmp_path, Source(repos=["o/a", "o/b"])))
+
+
+def test_a_part_that_one_of_the_runs_lacks_is_told_before_anything_is_fetched(hub: Hub, tmp_path: Path) -> None:
+    """The second run has two heads a layer where the first has four."""
+    for name, heads in (("a", 4), ("b", 2)):
+        files = transformers_files(neox(0, heads=heads), tmp_path / name)
+        hub.put(f"o/{name}", {**files, "tokenizer.json": TOKENIZER})
+    source = Source(repos=["o/a", "o/b"])
+    with pytest.raises(
+        Mistake, match=r"^run b: grid\.parts: 'L1H3' matches no parameter; .*legal: heads L0H0, L0H1, L1H0, L1H1; names"
+    ):
+        sweep.check(config(tmp_path, source, "grid.parts=[L1H0,L1H3]"))
+    assert not [url for url in hub.sent if "safetensors" in url or "tokenizer" in url]
+    with pytest.raises(
+        Mistake, match=r"^grid\.parts: 'L1H5' matches no parameter; .*legal: heads L0H0, L0H1, L0H2, L0H3"
+    ):
+        sweep.check(config(tmp_path, Source(repos=["o/a"]), "grid.parts=[L1H5]"))
+    assert sweep.check(config(tmp_path, source, "grid.parts=[heads]")) == {"a": [0], "b": [0]}
+    cells = sweep.outline(config(tmp_path, source, "grid.parts=[heads]", "grid.metrics=[llc]"), {"a": [0], "b": [0]})
+    assert [sum(cell.task.run == run for cell in cells) for run in "ab"] == [8, 4]
 
 
 def test_a_source_and_a_path_are_two_runs(tmp_path: Path) -> None:

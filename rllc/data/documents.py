@@ -1,5 +1,6 @@
 """The documents of a dataset, whatever their source, and the fingerprint that tells when they changed."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -7,7 +8,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rllc.config import Dataset
 from rllc.data import dyck, files, hub, split, stdlib
@@ -116,6 +117,17 @@ def fingerprint(dataset: Dataset) -> str:
         version, paths = json.dumps([fingerprint(each) for _, each in _parts(dataset)]), []
     stats = [(str(path.resolve()), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]
     return hashlib.sha256(json.dumps([version, stats]).encode()).hexdigest()[:16]
+
+
+def described(dataset: Dataset) -> dict[str, Any]:
+    """The fields that the text and its rows depend on, for hashes.
+
+    Newer fields are among them only where they are set, so that what was made before they existed is found.
+    """
+    since = ("subset", "split", "revision", "files", "order", "of")
+    default = {field.name: field.default for field in dataclasses.fields(Dataset) if field.name in since}
+    fields = {name: value for name, value in dataclasses.asdict(dataset).items() if name != "labels"}
+    return {name: value for name, value in fields.items() if name not in since or value != default[name]}
 
 
 def _parts(dataset: Dataset) -> list[tuple[str, Dataset]]:

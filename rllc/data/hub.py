@@ -6,7 +6,7 @@ from typing import Any
 from rllc import hub
 from rllc.config import Dataset
 from rllc.data.shards import Remote, Shard
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 
 KINDS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst", ".parquet", ".txt")
 
@@ -78,9 +78,9 @@ def _builder(dataset: Dataset) -> Any:
             "refs/convert/parquet with files: <subset>/<split>/*.parquet, as conf/data/github_code.yaml does."
         ) from None
     except ValueError as error:
-        raise Mistake(f"subset: {dataset.subset!r} of {path}: {_line(error)}.") from None
+        raise Mistake(f"subset: {dataset.subset!r} of {path}: {words(error)}.") from None
     except FileNotFoundError as error:
-        raise Mistake(f"path: {path} has no such files that can be read ({_line(error)}).") from None
+        raise Mistake(f"path: {path} has no such files that can be read ({words(error)}).") from None
 
 
 def _unreached(path: str) -> Mistake:
@@ -88,7 +88,3 @@ def _unreached(path: str) -> Mistake:
         f"path: {path} cannot be reached, and no rows of it were made here yet; where there is a network, run the same "
         "command with stages=[train,plan] and the same root=, whose data/ then holds the rows."
     )
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

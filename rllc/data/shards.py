@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, Protocol, TypeVar
 
 from rllc import atomic, hub
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 
 TRIES = 4
 PAUSES = (1.0, 4.0, 15.0)  # seconds before each further try
@@ -86,7 +86,7 @@ def patiently(shard: Shard, read: Callable[[], Iterator[Item]]) -> Iterator[Item
             if not _broken(error):
                 raise
             if attempt == TRIES:
-                reason = " ".join(str(error).split()).removeprefix("path: ").rstrip(".") or type(error).__name__
+                reason = words(error).removeprefix("path: ")
                 raise Mistake(
                     f"path: shard {shard} broke off after {done} documents, {TRIES} times in a row ({reason})."
                 ) from None

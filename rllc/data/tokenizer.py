@@ -94,20 +94,21 @@ def load(path: Path) -> Tokenizer:
     return Tokenizer(bpe, d_vocab, next((i for i in ids if i is not None), d_vocab - 1), found)
 
 
-def starting(text: str, bos: int) -> str:
+def starting(text: str, bos: int, *, key: str = "source") -> str:
     """The content of a tokenizer.json that puts the token `bos` before a text.
 
     Raises:
-        Mistake: it has no such token.
+        Mistake: it has no such token; `key` is the section of the configuration that asks for it.
     """
     from tokenizers import Tokenizer as Bpe
 
     try:
-        token = Bpe.from_str(text).id_to_token(bos)
+        bpe = Bpe.from_str(text)
     except Exception as error:  # the library raises bare Exception for whatever is wrong
-        raise Mistake(f"source.tokenizer: it is not a tokenizer file of the tokenizers library ({error}).") from error
-    if token is None:
-        raise Mistake(f"source.bos: the tokenizer has no token {bos}.")
+        raise Mistake(f"{key}.tokenizer: it is not a tokenizer file of the tokenizers library ({error}).") from error
+    known = {place: token for token, place in bpe.get_vocab().items()}
+    if (token := known.get(bos)) is None:
+        raise Mistake(f"{key}.bos: {bos} is no token of the tokenizer; legal: {min(known)} to {max(known)}.")
     start, body = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
     template = {
         "type": "TemplateProcessing", "single": [start, body],

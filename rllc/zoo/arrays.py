@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,10 +164,10 @@ def _torch(path: Path) -> "dict[str, Tensor]":
 
 def _reason(error: Exception) -> str:
     """Why torch could not read a file; what it says of code has advice to run it, which is not repeated."""
-    text = " ".join(str(error).split())
+    text = words(error)
     if match := re.search(r"Unsupported (?:global|class|operand).*?([\w.]+\.[\w.]+)", text):
         return f"cannot be read as a state dict: it holds code ({match[1]}), which is never executed"
-    return f"cannot be read as a state dict ({text.split('. ')[0] or type(error).__name__})"
+    return f"cannot be read as a state dict ({text.split('. ')[0]})"
 
 
 def _shards(index: Path) -> list[Path]:

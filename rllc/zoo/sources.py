@@ -8,7 +8,7 @@ from typing import Any
 from rllc import atomic
 from rllc.config import Model, Source, differences, plain
 from rllc.data import tokenizer
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, at_least
 from rllc.zoo import folder, hub, places, pointer
 from rllc.zoo.places import Place
 
@@ -25,8 +25,9 @@ def check(source: Source) -> None:
     marks = (source.revision + (source.file or "")).count("{step}")
     if marks > 1 or (source.file is not None and "{step}" not in source.file and "{step}" not in source.revision):
         raise Mistake(f"source.file: {source.file!r} with source.revision {source.revision!r} must have {{step}} once.")
-    if source.context is not None and source.context < 4:
-        raise Mistake(f"source.context: {source.context} is below the least legal value, 4.")
+    for name, value, least in (("context", source.context, 4), ("bos", source.bos, 0)):
+        if value is not None:
+            at_least(f"source.{name}", value, least)
 
 
 def names(source: Source) -> list[str]:
@@ -114,12 +115,27 @@ def prepare(source: Source, index: int, run: Path) -> None:
     atomic.write_text(file, text if source.bos is None else tokenizer.starting(text, source.bos))
 
 
+def tokenizer_text(wanted: str, bos: int | None, *, key: str) -> str:
+    """The content of a tokenizer.json that is asked for by itself, with the token that starts a row written into it.
+
+    Raises:
+        Mistake: it cannot be had, or has no such token; `key` is the section of the configuration that asks.
+    """
+    text = _named(wanted, f"{key}.tokenizer").read_text(encoding="utf-8")
+    return text if bos is None else tokenizer.starting(text, bos, key=key)
+
+
+def _named(wanted: str, key: str) -> Path:
+    """A tokenizer.json, or that of a folder or a repository."""
+    for path in (Path(wanted), Path(wanted, "tokenizer.json")):
+        if path.is_file():
+            return path
+    return hub.fetch(wanted, "main", "tokenizer.json", key=key)
+
+
 def _tokenizer(source: Source, index: int, run: Path) -> Path:
     if source.tokenizer is not None:
-        for path in (Path(source.tokenizer), Path(source.tokenizer, "tokenizer.json")):
-            if path.is_file():
-                return path
-        return hub.fetch(source.tokenizer, "main", "tokenizer.json", key="source.tokenizer")
+        return _named(source.tokenizer, "source.tokenizer")
     _, place = next(reversed(saved(source, index, run).items()))
     if source.repos is None:
         target = places.target(source, index, place)
@@ -139,14 +155,19 @@ def _tokenizer(source: Source, index: int, run: Path) -> Path:
 
 
 def _kept(source: Source, index: int, run: Path) -> dict[int, Place] | None:
-    """The steps that were seen before; None where none were, and a mistake where the folder is another run's."""
+    """The steps that were seen before, and a mistake where the folder is another run's.
+
+    None where none were, or where another tokenizer or first token was asked for that never came here.
+    """
     if (run / "config.yaml").exists():
         raise Mistake(f"run: {run} holds a run that was trained here; choose another run= name.")
     listing, mine = run / "source.json", _identity(source, index)
     if not listing.exists():
         return None
-    kept = json.loads(listing.read_text(encoding="utf-8"))
+    kept, tokens = json.loads(listing.read_text(encoding="utf-8")), {name: mine[name] for name in ("tokenizer", "bos")}
     if what := differences(kept["source"], mine, "source"):
+        if {**kept["source"], **tokens} == mine and not (run / "tokenizer.json").exists():
+            return None
         raise Mistake(f"run: {run} holds another run ({'; '.join(what)}); choose another run= name.")
     return {int(step): Place(**place) for step, place in kept["steps"].items()}
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rllc.mistake import Mistake
+from rllc.mistake import Mistake, words
 from rllc.zoo import arrays
 
 if TYPE_CHECKING:
@@ -19,4 +19,4 @@ def put(path: Path, module: "nn.Module") -> None:
     try:
         module.load_state_dict(arrays.read(path))
     except RuntimeError as error:  # what torch says of another module has a line for each name
-        raise Mistake(f"path: {path} does not fit the module: {' '.join(str(error).split())}") from None
+        raise Mistake(f"path: {path} does not fit the module: {words(error)}.") from None

@@ -1,3 +1,5 @@
+import dataclasses
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -5,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rllc.config import Dataset
+from rllc.config import Dataset, Labels
 from rllc.data import stdlib
-from rllc.data.documents import check, documents, fingerprint, train_documents
+from rllc.data.documents import check, described, documents, fingerprint, train_documents
 from rllc.data.split import side
 from rllc.mistake import Mistake
 
@@ -77,3 +79,23 @@ def test_the_fingerprint_of_the_library_reads_no_text(monkeypatch: pytest.Monkey
     one, two = (fingerprint(Dataset("stdlib", mix=mix)) for mix in ({"code": 1.0}, {"prose": 1.0}))
     assert one == two
     assert len(one) == 16
+
+
+def test_a_text_is_described_by_all_that_changes_its_rows_and_nothing_else() -> None:
+    text = Dataset("hub", path="a/b", limit=7)
+    assert described(dataclasses.replace(text, labels=Labels("run@1"))) == described(text)
+    changes: list[dict[str, Any]] = [
+        {"source": "files"}, {"path": "a/c"}, {"text": "content"}, {"where": 'a == "b"'}, {"limit": 8}, {"pool": 5},
+        {"subset": "x"}, {"split": "test"}, {"revision": "v1"}, {"files": "*.txt"}, {"order": 3},
+        {"mix": {"code": 1.0}}, {"of": {"x": text}},
+    ]  # fmt: skip
+    found = [described(text), *(described(dataclasses.replace(text, **change)) for change in changes)]
+    assert all(one != other for one, other in itertools.combinations(found, 2))
+    assert {key for change in changes for key in change} | {"labels"} == {f.name for f in dataclasses.fields(Dataset)}
+
+
+def test_fields_that_came_later_are_told_only_where_they_are_set() -> None:
+    """Rows that were made before there were such fields are found again."""
+    first = {"source", "mix", "path", "text", "where", "limit", "pool"}
+    assert described(Dataset("files", path="x")).keys() == first
+    assert described(Dataset("hub", path="o/n", subset="s", revision="r")).keys() == first | {"subset", "revision"}

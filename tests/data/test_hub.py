@@ -2,6 +2,7 @@ import dataclasses
 import gzip
 import io
 import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,19 @@ def test_the_presets_say_what_the_facts_are(hub: Hub) -> None:
     assert not hub.sent
 
 
+def test_a_preset_is_the_hub_with_what_differs_and_has_keys_of_its_own() -> None:
+    presets = {
+        path.stem for path in (resources.files("rllc.conf") / "data").iterdir() if "hub@_here_" in path.read_text()
+    }
+    words = ["data.hub.path=a/b", "data.hub.limit=3", "data.hub.pool=9", "data.pile_cc.split=test"]
+    found = composition.compose([f"data=[stdlib_mix,hub,{','.join(sorted(presets))}]", *words]).data
+    assert len(presets) >= 14
+    assert found["hub"] == Dataset("hub", path="a/b", limit=3, pool=9)
+    assert found["pile_cc"] == Dataset("hub", path="timaeus/pile-pile-cc", limit=20000, split="test")
+    assert found["pile10k"] == Dataset("hub", path="NeelNanda/pile-10k")
+    assert all(found[name].pool == 1024 and found[name].path != "a/b" for name in presets)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses before further tries, which are not slept."""
@@ -215,7 +229,7 @@ def test_without_a_network_what_was_made_serves_and_the_rest_says_how(
     )
     made = build(dataset)
     pieces = [record["text"] for record in RECORDS if split.side(str(record["text"])) == "pool"]
-    whole = packing.pack(pieces, tokenizer.load(bpe), 8)  # type: ignore[arg-type]
+    whole = np.concatenate([*packing.pack(pieces, tokenizer.load(bpe), 8)])  # type: ignore[arg-type]
     assert {row.tobytes() for row in made.array()} == {row.tobytes() for row in whole}
     directed(monkeypatch, "http://127.0.0.1:9", str(tmp_path / "nothing"))
     monkeypatch.setattr("time.sleep", lambda _: None)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from flat import views
 from safetensors.torch import load_file, save_file
 
 from rllc.config import Model
@@ -48,7 +49,7 @@ def test_layout_goes_to_flat_names_and_back_bit_for_bit(step, tmp_path):
     state = load_file(tiny_attn.path(step))
     model, weights = folder.load(tiny_attn.path(step))
     assert model == SHAPE
-    flat = decoder.flat(weights, model)
+    flat = views(weights, model)
     for layer in range(2):
         for head in range(8):
             for name, key in KEYS.items():

@@ -214,8 +214,13 @@ def test_the_token_that_starts_a_row_is_the_one_that_is_given(paper: Source, tmp
     assert [each.bos for each in found] == [tokenizer.load(tiny_attn.FOLDER / "tokenizer.json").bos, 300]
     assert found[0].encode(["def return"]) == found[1].encode(["def return"])
     assert found[0].digest != found[1].digest
-    with pytest.raises(Mistake, match=r"source\.bos: the tokenizer has no token 512"):
-        sources.prepare(dataclasses.replace(paper, bos=512), 0, tmp_path / "none")
+    sources.saved(dataclasses.replace(paper, bos=512), 0, tmp_path / "later")
+    with pytest.raises(Mistake, match=r"^source\.bos: 512 is no token of the tokenizer; legal: 0 to 511\.$"):
+        sources.prepare(dataclasses.replace(paper, bos=512), 0, tmp_path / "later")
+    mended = dataclasses.replace(paper, bos=300)
+    assert sources.saved(mended, 0, tmp_path / "later")  # nothing was made with the other token
+    sources.prepare(mended, 0, tmp_path / "later")
+    assert tokenizer.load(tmp_path / "later" / "tokenizer.json").bos == 300
 
 
 def refused(source: Source, run: Path, step: int = 0) -> str:
@@ -285,6 +290,7 @@ def test_a_checkpoint_with_code_in_it_is_refused(hub: Hub, tmp_path: Path) -> No
         ),
         ({"repos": ["a/b"], "file": "{step}", "revision": "{step}"}, "must have {step} once"),
         ({"path": "x", "context": 3}, "source.context: 3 is below"),
+        ({"path": "x", "bos": -1}, "source.bos: -1 is below the least legal value, 0."),
         ({"repos": ["a/m", "b/m"]}, "source.repos: of ['a/m', 'b/m'] two end in the same name"),
     ],
 )
@@ -297,6 +303,7 @@ def test_fields_that_do_not_fit_together(fields: dict[str, object], words: str) 
 def test_a_folder_keeps_the_way_its_files_are_read(paper: Source, tmp_path: Path) -> None:
     assert paper.model
     sources.saved(paper, 0, tmp_path / "run")
+    sources.prepare(paper, 0, tmp_path / "run")
     learned = dataclasses.replace(paper.model, positions="learned")
     for changed, said in (
         ({"bos": 5}, "source.bos .*, now 5"),
