@@ -9,7 +9,8 @@ system's allocator settings and with those that rllc gives to its workers.
 A line tells, all in ms per chain × draw, median (least) of wall time:
     torch, jax   `metrics.llc.measure` as a worker calls it: minibatches, restriction, chains, reference, estimate;
                  "bf16" with the frozen unembedding product in bfloat16; jax without its compilation. The few
-                 gradients more that find the stiffness are counted as in chains of 200 draws
+                 gradients more that find the stiffness are counted as in chains of 200 draws. "heads" are all heads of
+                 the last layer, stepping together where a plan would have them do so
     devinterp    its own loop `sample_single_chain` without observables in steady state: the first two steps of a
                  chain, the copy of the model, the garbage collections, the store and the reference are left out
 and how many times less than devinterp that is, by wall and by CPU time (which other load on the machine disturbs less),
@@ -40,7 +41,7 @@ from rllc import launch
 from rllc.backends import stiffness
 from rllc.config import Model
 from rllc.metrics import llc
-from rllc.models import decoder
+from rllc.models import decoder, sharing
 from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
@@ -57,6 +58,8 @@ ALLOCATORS = ("default", "rllc")
 OURS = {
     "torch": {},
     "torch bf16": {"products": "bf16_unembed"},
+    "torch heads": {},
+    "torch heads bf16": {"products": "bf16_unembed"},
     "jax": {"backend": "jax"},
     "jax bf16": {"backend": "jax", "products": "bf16_unembed"},
 }
@@ -76,15 +79,15 @@ class Case:
 
     model: Model
     module: Plain
-    pools: dict[str, Pool]
+    pools: dict[tuple[str, str], Pool]
     sampler: Sampler
     layer: int
     head: int
 
     @property
     def pool(self) -> Pool:
-        """The one with exact products."""
-        return self.pools["exact"]
+        """The one of torch with exact products."""
+        return self.pools["torch", "exact"]
 
 
 def clocks() -> np.ndarray:
@@ -99,10 +102,14 @@ def timed(work: Callable[[], object], count: float) -> Cost:
 
 def rllc(case: Case, side: str) -> Cost:
     sampler = replace(case.sampler, **OURS[side])
-    task = Task("bench", "", 0, f"L{case.layer}H{case.head}", "random", "", "llc", 0, sampler)
     extra = stiffness.DIRECTIONS + 1
     count = sampler.chains * (sampler.draws + extra) / (1 + extra / LENGTH)
-    return timed(lambda: llc.measure(task, case.pools[sampler.products]), count)
+    pool = case.pools[sampler.backend, sampler.products]
+    heads = range(case.model.n_heads) if "heads" in side else [case.head]
+    tasks = [Task("bench", "", 0, f"L{case.layer}H{head}", "random", "", "llc", 0, sampler) for head in heads]
+    if "heads" in side:
+        return timed(lambda: llc.measure_together(tasks, pool), count * len(tasks))
+    return timed(lambda: llc.measure(tasks[0], pool), count)
 
 
 def devinterp(case: Case) -> Cost:
@@ -199,26 +206,33 @@ def compare(name: str, options: argparse.Namespace) -> None:
     weights = decoder.init(model, seed=0)
     tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(options.rows, model.n_ctx)))
     idle = resident_mb("VmRSS")
+    rows_NL = tokens_NL.numpy()
     pools = {
-        products: Pool(weights, model, tokens_NL, chains=sampler.chains, batch=sampler.batch, products=products)
+        (backend, products): Pool.of(weights, model, rows_NL, replace(sampler, backend=backend, products=products))
+        for backend in ("torch", "jax")
         for products in ("exact", "bf16_unembed")
     }
     count = sampler.chains * sampler.draws * model.n_layers * model.n_heads
-    once = timed(lambda: pools["exact"].reference(torch.zeros(1, 1, dtype=torch.int64)), count)
+    once = timed(lambda: pools["torch", "exact"].reference(torch.zeros(1, 1, dtype=torch.int64)), count)
     cases = [Case(model, Plain(weights, model), pools, sampler, *head) for head in HEADS]
     sides = [*(side for side in OURS if side in options.sides), "devinterp"]
     found: dict[tuple[int, str], list[tuple[Cost, float]]] = {}
+    together = sharing.together(model, sampler, options.rows) > 1
+
+    def of(case: Case) -> list[str]:
+        return [side for side in sides if "heads" not in side or (together and case.layer == model.n_layers - 1)]
+
     for case in cases:
         check_losses(case)
-        for side in sides:
+        for side in of(case):
             cost(case, side)  # compiles, and fills what is kept
     for turn in range(options.rounds):
         for case in cases:
-            for side in sides if turn % 2 else reversed(sides):
+            for side in of(case) if turn % 2 else reversed(of(case)):
                 measured = peak_mb(lambda side=side, case=case: cost(case, side))
                 found.setdefault((case.layer, side), []).append(measured)
     for case in cases:
-        for side in sides:
+        for side in of(case):
             theirs = found[case.layer, "devinterp"]
             print(line(f"{name} L{case.layer}H{case.head}", side, found[case.layer, side], theirs, idle), flush=True)
         print(f"    once {1e3 * once.wall:.2f}; devinterp's whole call {1e3 * whole(case).wall:.1f}", flush=True)
@@ -237,7 +251,7 @@ def line(
     wall, cpu = (middle(theirs, clock) / middle(ours, clock) for clock in ("wall", "cpu"))
     least = 1e3 * min(cost.wall for cost, _ in ours)
     peak = max(peak for _, peak in ours) - idle
-    return f"{name:12} {side:11} {middle(ours, 'wall'):8.2f} ({least:.2f})  {wall:5.2f} × ({cpu:.2f})  {peak:6.0f} MB"
+    return f"{name:12} {side:16} {middle(ours, 'wall'):8.2f} ({least:.2f})  {wall:5.2f} × ({cpu:.2f})  {peak:6.0f} MB"
 
 
 def measure(options: argparse.Namespace) -> None:
