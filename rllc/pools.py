@@ -55,11 +55,14 @@ def _groups(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
     most = math.inf if torch.cuda.is_available() else IN_HAND
     group: list[Cell] = []
     for cell in cells:
-        joins = group and cell.together > len(group) and _alike(cell.task) == _alike(group[0].task)
-        if group and not (joins and sum(each.cost for each in [*group, cell]) <= most):
+        larger = [*group, cell]
+        joins = len({_alike(each.task) for each in larger}) == 1 and len(larger) <= min(
+            each.together for each in larger
+        )
+        if group and not (joins and sum(each.cost for each in larger) <= most):
             yield group
-            group = []
-        group.append(cell)
+            larger = [cell]
+        group = larger
     if group:
         yield group
 
