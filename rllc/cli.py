@@ -119,6 +119,9 @@ def _train(config: "Config") -> int:
     from rllc.config import Slurm
 
     sweep.check(config)
+    if config.launch.dry_run:
+        print(f"{submitting.rehearse_training(config)}; nothing was started")
+        return 0
     if isinstance(config.launch, Slurm):
         return submitting.train(config, config.launch)
     with sweep.collector(config) as shown:

@@ -14,7 +14,7 @@ from rllc.derive import folder
 from rllc.launch import limit, queue, script, size, slurm, submission, training
 from rllc.launch.wait import wait
 from rllc.plan import Cell
-from rllc.train import finished
+from rllc.train import done, finished
 
 LATE = 30.0  # seconds: a shared folder shows what a node wrote only after a while
 
@@ -62,18 +62,30 @@ def train(config: Config, launch: Slurm) -> int:
     paths = [] if config.elsewhere else [run.path.resolve() for run in runs.named(config)]
     left = [path for path in paths if not finished(path)]
     for path in left:
-        if launch.dry_run:
-            print(script.training(launch, path, submission.following(path), processes=config.train.processes))
-        elif jobs := training.alive(path):
+        if jobs := training.alive(path):
             print(f"slurm: {path.name}: job {' '.join(jobs)} is queued or runs, nothing to submit")
         else:
-            done = training.submit(path, launch, processes=config.train.processes)
-            print(training.describe(done, _again()))
+            new = training.submit(path, launch, processes=config.train.processes)
+            print(training.describe(new, _again()))
     if not left:
         print(f"train: {', '.join(run.name for run in runs.named(config))}: nothing to do")
-    if launch.dry_run or not launch.wait or not left:
+    if not launch.wait or not left:
         return 0
     return int(not training.wait(left, config.train.steps))
+
+
+def rehearse_training(config: Config) -> str:
+    """What `rllc train` would do, told before any text is made: the runs and steps, and on Slurm the script of each."""
+    wanted, told = config.train, []
+    left = [] if config.elsewhere else [run.path.resolve() for run in runs.named(config) if not finished(run.path)]
+    for path in left:
+        if isinstance(config.launch, Slurm):
+            told.append(script.training(config.launch, path, submission.following(path), processes=wanted.processes))
+        told.append(
+            f"train: {path.name}: {wanted.steps - done(path):,} steps of {wanted.batch} rows of {config.model.n_ctx} "
+            "tokens"
+        )
+    return "\n".join(told) or f"train: {', '.join(run.name for run in runs.named(config))}: nothing to do"
 
 
 def follow(config: Config) -> int:

@@ -45,6 +45,11 @@ def attention(job: "Job") -> dict[str, object]:
     }  # fmt: skip
 
 
+def elsewhere(job: "Job") -> dict[str, object]:
+    """The same without the key that only processes of this machine have."""
+    return {name: value for name, value in attention(job).items() if name != "launch.workers"}
+
+
 @dataclass(frozen=True)
 class Job:
     """A small real sweep under a root folder of its own, run through the command line beside that folder."""

@@ -67,7 +67,9 @@ def settings(path: Path) -> tuple[Model, Train, Path]:
 
 
 def finished(path: Path) -> bool:
-    """Whether every checkpoint of the run's schedule is there."""
+    """Whether every checkpoint of the run's schedule is there; not before the run is prepared."""
+    if not (path / "config.yaml").exists():
+        return False
     _, train, _ = settings(path)
     return all(checkpoint(path, step).exists() for step in saved_steps(train.checkpoints, train.steps))
 

@@ -1,15 +1,24 @@
 """A training by two tasks of a job: time that runs out, scancel, and the same command again."""
 
+import dataclasses
+import time
+
 import pytest
 from cluster import Cluster
-from tiny import Job, until
+from tiny import Job, elsewhere, until
 
 from rllc import train
 from rllc.launch import submission
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
-LONG = {"launch": "slurm", "train.processes": 2, "train.steps": 40000, "train.checkpoints.every": 10000}
+LONG = {"train.processes": 2, "train.steps": 40000, "train.checkpoints.every": 10000}
+
+
+@pytest.fixture
+def job(fresh: Job) -> Job:
+    """The tiny model, to be trained by two tasks of a job of a gigabyte."""
+    return dataclasses.replace(fresh, defaults=elsewhere, options={"launch": "slurm", "launch.mem": "1G"})
 
 
 def test_a_training_goes_on_after_its_time_and_after_scancel(cluster: Cluster, job: Job) -> None:
@@ -24,9 +33,10 @@ def test_a_training_goes_on_after_its_time_and_after_scancel(cluster: Cluster, j
     log = "".join(file.read_text() for file in job.run_folder.glob("slurm/*/logs/*.out"))
     assert log.count("time limit near; the training of") == 1
     assert "Traceback" not in log
-    cluster.start(number)
+    time.sleep(4)  # sooner Slurm refuses
+    cluster.ask("scontrol", "update", f"JobId={number}", "StartTime=now")
     until(lambda: train.done(job.run_folder) > before, every=0.3)
-    cluster.run("scancel", number)
-    until(lambda: cluster.state(number) == "CANCELLED", every=0.3)
+    cluster.ask("scancel", number)
+    until(lambda: cluster.ended(number)[number][0].startswith("CANCELLED"), every=0.3)
     assert (job.run_folder / "resume.safetensors").exists()
     assert not train.finished(job.run_folder)
