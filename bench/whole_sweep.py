@@ -3,9 +3,9 @@
     TQDM_DISABLE=1 python bench/whole_sweep.py [--model demo paper] [--draws 40] [--per-layer 8] [--side torch]
 
 Both run 4 chains on 8 rows a step at the same settings. rllc: the pools of two datasets and `metrics.llc.measure` for
-each head, as a worker does it. devinterp: `sample` as its documentation calls it, with one observable and 32 reference
-batches, for each head and dataset. With `--per-layer` below the number of heads its time is that of so many heads of
-each layer, multiplied up; rllc always does all of them.
+each head, or for heads of the last layer together, as a worker does it. devinterp: `sample` as its documentation calls
+it, with one observable and 32 reference batches, for each head and dataset. With `--per-layer` below the number of
+heads its time is that of so many heads of each layer, multiplied up; rllc always does all of them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from chain_cost import MODELS, OURS
 from plain_module import Plain, head_masks, token_losses
 
 from rllc.metrics import llc
-from rllc.models import decoder
+from rllc.models import decoder, sharing
 from rllc.models.pool import Pool
 from rllc.task import Sampler, Task
 
@@ -37,8 +37,14 @@ def rllc(name: str, datasets: list[torch.Tensor], sampler: Sampler) -> float:
     began = time.perf_counter()
     for tokens_NL in datasets:
         pool = Pool.of(weights, model, tokens_NL.numpy(), sampler)
-        for layer, head in heads(model.n_layers, model.n_heads):
-            llc.measure(Task("bench", "", 0, f"L{layer}H{head}", "random", "", "llc", 0, sampler), pool)
+        tasks = [Task("bench", "", 0, f"L{layer}H{head}", "random", "", "llc", 0, sampler)
+                 for layer, head in heads(model.n_layers, model.n_heads)]  # fmt: skip
+        last = sharing.together(model, sampler, len(tokens_NL))
+        alone = len(tasks) if last == 1 else len(tasks) - model.n_heads
+        for task in tasks[:alone]:
+            llc.measure(task, pool)
+        for start in range(alone, len(tasks), last):
+            llc.measure_together(tasks[start : start + last], pool)
     return time.perf_counter() - began
 
 
