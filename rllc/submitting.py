@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from rllc import after, cost, following, plan, probe, resolve, runs, version
+from rllc import after, cost, following, making, plan, probe, resolve, runs, version
 from rllc.config import Config, Slurm
 from rllc.cost import Kind, Rate
 from rllc.derive import folder
@@ -58,7 +58,7 @@ def train(config: Config, launch: Slurm) -> int:
         Unfinished: Slurm does not answer.
     """
     slurm.check()
-    runs.prepare(config)
+    making.prepare(config)
     paths = [] if config.elsewhere else [run.path.resolve() for run in runs.named(config)]
     left = [path for path in paths if not finished(path)]
     for path in left:

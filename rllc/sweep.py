@@ -14,6 +14,7 @@ from rllc import (
     gather,
     kept,
     launch,
+    making,
     modules,
     plan,
     planning,
@@ -157,16 +158,16 @@ def train(config: Config, *, watch: Callable[[], None] = lambda: None) -> None:
     """
     if config.module is not None:
         return
-    runs.prepare(config)
+    making.prepare(config)
     runs.datasets(config, runs.model(config))  # too little text is found now, not after the training
     named = ", ".join(run.name for run in runs.named(config))
-    if runs.trained(config):
+    if making.trained(config):
         print(f"train: {named}: nothing to do")
         return
     for run in runs.named(config):
         if jobs := training.alive(run.path):
             raise Unfinished(f"{run.name} is trained by job {' '.join(jobs)}, which is queued or runs; wait for it")
-    if runs.fit(config, watch=watch):
+    if making.fit(config, watch=watch):
         raise Unfinished(f"training of {named} did not finish; run the same command again")
 
 

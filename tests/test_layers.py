@@ -18,7 +18,7 @@ LAYERS = (
              "tables trajectories stages bootstrap scaling nulls "
              "kshape dtw kmedoids stability methods scopes fits cluster rand matching findings head_types "
              "compare separation clustering report"),
-    ("run", "labels modules following launch pools work elsewhere runs catalogue cost probe derive "
+    ("run", "labels modules following launch pools work elsewhere runs making catalogue cost probe derive "
             "after submitting sweep calibration validation"),
     ("entry", "cli composition notebook"),
 )  # fmt: skip

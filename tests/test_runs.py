@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny import MODEL, Job, text
 
-from rllc import composition, runs, train
+from rllc import composition, making, runs, train
 from rllc.config import Config
 from rllc.data import rows, tokenizer
 from rllc.mistake import Mistake
@@ -34,50 +34,63 @@ def test_the_steps_are_known_before_the_training(fresh: Job) -> None:
 
 
 def test_preparing_twice_changes_nothing_and_reads_no_text(fresh: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.prepare(config(fresh))
+    making.prepare(config(fresh))
     before = {path: path.stat().st_mtime_ns for path in fresh.root.rglob("*") if path.is_file()}
 
     def unread(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(runs, "train_documents", unread)
-    runs.prepare(config(fresh))
+    monkeypatch.setattr(making, "train_documents", unread)
+    making.prepare(config(fresh))
     assert {path: path.stat().st_mtime_ns for path in fresh.root.rglob("*") if path.is_file()} == before
     assert tokenizer.load(fresh.run_folder / "tokenizer.json").d_vocab == MODEL["d_vocab"]
 
 
 def test_a_tokenizer_left_by_a_start_that_was_given_up_is_replaced(fresh: Job, tmp_path: Path) -> None:
     other = dataclasses.replace(fresh, text=text(tmp_path / "other.jsonl", seed=1))
-    runs.prepare(config(other))
+    making.prepare(config(other))
     left = (fresh.run_folder / "tokenizer.json").read_bytes()
     (fresh.run_folder / "config.yaml").unlink()
-    runs.prepare(config(fresh))
+    making.prepare(config(fresh))
     assert (fresh.run_folder / "tokenizer.json").read_bytes() != left
     new = Job(tmp_path / "new", fresh.text)
-    runs.prepare(config(new))
+    making.prepare(config(new))
     for name in ("tokenizer.json", "config.yaml"):
         assert (fresh.run_folder / name).read_bytes() == (new.run_folder / name).read_bytes()
 
 
 def test_a_run_keeps_its_settings(job: Job) -> None:
-    runs.prepare(config(job))
+    making.prepare(config(job))
     with pytest.raises(
         Mistake, match=r"was trained with other settings: train.batch 4, now 8; choose another run= name.$"
     ):
-        runs.prepare(config(job, "train.batch=8"))
+        making.prepare(config(job, "train.batch=8"))
+
+
+def test_a_run_keeps_its_tokenizer_and_runs_with_another_do_not_share_it(fresh: Job, tmp_path: Path) -> None:
+    given = tmp_path / "given.json"
+    tokenizer.train(iter(["some other words of another text, " * 40] * 20), MODEL["d_vocab"] - 20, given)
+    making.prepare(config(fresh))
+    own = tokenizer.digest(fresh.run_folder / "tokenizer.json")
+    with pytest.raises(Mistake, match=rf"was trained with other settings: train.tokenizer.*{given}"):
+        making.prepare(config(fresh, f"train.tokenizer={given}"))
+    making.prepare(config(fresh, f"train.tokenizer={given}", "run=other"))
+    other = tokenizer.load(fresh.root / "runs" / "other-s0" / "tokenizer.json")
+    assert other.d_vocab == tokenizer.load(given).d_vocab != MODEL["d_vocab"]
+    assert tokenizer.digest(fresh.run_folder / "tokenizer.json") == own
 
 
 def test_a_mistake_in_the_text_names_the_dataset(fresh: Job, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
     with pytest.raises(Mistake, match=rf"^data.files.path: {tmp_path}/bad.jsonl, line 2 is not valid JSON"):
-        runs.prepare(config(fresh, f"data.files.path={tmp_path}/bad.jsonl"))
+        making.prepare(config(fresh, f"data.files.path={tmp_path}/bad.jsonl"))
 
 
 def test_no_estimation_row_was_trained_on(job: Job) -> None:
     asked = config(job)
     (planned,), twice = runs.datasets(asked, runs.model(asked))
     pool = np.load(job.root / planned.path)
-    training = np.load(runs._training_rows(asked, runs.named(asked)[0]).path)
+    training = np.load(runs.training_rows(asked, runs.named(asked)[0]).path)
     assert pool.shape == (32, 16)
     assert not {row.tobytes() for row in pool} & {row.tobytes() for row in training}
     assert planned.rows in planned.path
@@ -90,9 +103,9 @@ def test_rows_that_were_trained_on_are_left_out(fresh: Job, tmp_path: Path) -> N
     again = [json.dumps({"text": " to" * count}) for count in range(100, 160)]
     mixed.write_text(fresh.text.read_text() + "\n".join(again) + "\n")
     asked = config(fresh, f"data.files.path={mixed}", "data.files.pool=100000")
-    runs.prepare(asked)
+    making.prepare(asked)
     (planned,), _ = runs.datasets(asked, runs.model(asked))
-    training = {row.tobytes() for row in np.load(runs._training_rows(asked, runs.named(asked)[0]).path)}
+    training = {row.tobytes() for row in np.load(runs.training_rows(asked, runs.named(asked)[0]).path)}
     everything = rows.build(
         "files",
         asked.data["files"],
@@ -133,7 +146,7 @@ def test_a_run_that_was_not_trained_here(job: Job) -> None:
     (run,) = runs.named(foreign)
     assert (run.name, run.seed, run.path) == ("tiny-s0", None, job.run_folder)
     assert runs.steps(foreign) == {"tiny-s0": [0, 10, 20]}
-    assert runs.trained(foreign)
+    assert making.trained(foreign)
     with pytest.raises(
         Mistake, match=r"^grid.steps: step 11 of run tiny-s0 is not saved; the nearest saved one is 10.$"
     ):
@@ -141,9 +154,9 @@ def test_a_run_that_was_not_trained_here(job: Job) -> None:
 
 
 def test_trained_is_every_checkpoint_of_every_run(job: Job) -> None:
-    assert runs.trained(config(job))
+    assert making.trained(config(job))
     (job.run_folder / "checkpoints" / "step_0000010.safetensors").unlink()
-    assert not runs.trained(config(job))
+    assert not making.trained(config(job))
 
 
 def test_two_that_train_one_run(job: Job) -> None:
@@ -151,14 +164,14 @@ def test_two_that_train_one_run(job: Job) -> None:
 
     (job.run_folder / "checkpoints" / "step_0000010.safetensors").unlink()
     with atomic.owner(job.run_folder, "run"), pytest.raises(Mistake, match=r"^run: .*tiny-s0 is in use by process"):
-        runs.fit(config(job))
+        making.fit(config(job))
 
 
 def test_the_tokenizer_of_a_run_belongs_to_its_settings(job: Job, tmp_path: Path) -> None:
     texts = text(tmp_path / "other.jsonl", seed=1).read_text().splitlines()
     tokenizer.train(texts, 300, job.run_folder / "tokenizer.json")
     with pytest.raises(Mistake, match="was trained with other settings: tokenizer "):
-        runs.prepare(config(job))
+        making.prepare(config(job))
 
 
 def test_the_rows_of_a_run_are_found_from_its_folder(job: Job) -> None:

@@ -11,7 +11,7 @@ import torch
 from hub import Hub, directed
 from layouts import SHAPE, TOKENIZER, lens_state, neox, packed, tiny_attn, transformers_files
 
-from rllc import catalogue, composition, planning, runs, sweep
+from rllc import catalogue, composition, making, planning, runs, sweep
 from rllc.config import Config, Model, Source
 from rllc.data import tokenizer
 from rllc.mistake import Mistake
@@ -36,8 +36,8 @@ def test_from_the_hub_to_the_plan(paper: Source, hub: Hub, tmp_path: Path) -> No
     steps = runs.steps(asked)
     assert steps == {"tiny": [0, 1000, 1600]}
     assert runs.model(asked) == SHAPE
-    runs.prepare(asked)
-    assert runs.trained(asked)
+    making.prepare(asked)
+    assert making.trained(asked)
     (planned,), _ = runs.datasets(asked, SHAPE)
     rows = np.load(tmp_path / "root" / planned.path)
     assert rows.shape == (24, 64)
@@ -52,10 +52,10 @@ def test_from_the_hub_to_the_plan(paper: Source, hub: Hub, tmp_path: Path) -> No
 
 def test_a_finished_plan_needs_no_hub(paper: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = config(tmp_path, paper)
-    runs.prepare(asked)
+    making.prepare(asked)
     found, data = runs.checkpoints(asked, runs.steps(asked)), runs.datasets(asked, runs.model(asked))
     directed(monkeypatch, "http://127.0.0.1:9", str(tmp_path / "cache"))
-    runs.prepare(asked)
+    making.prepare(asked)
     assert runs.checkpoints(asked, runs.steps(asked)) == found
     assert runs.datasets(asked, runs.model(asked)) == data
 
@@ -78,7 +78,7 @@ def test_several_repositories_are_several_runs(paper: Source, hub: Hub, tmp_path
     asked = config(tmp_path, dataclasses.replace(paper, repos=["timaeus/tiny", "timaeus/tiny-s-2"]))
     steps = runs.steps(asked)
     assert steps == {"tiny": [0, 1000, 1600], "tiny-s-2": [500]}
-    runs.prepare(asked)
+    making.prepare(asked)
     found = {(one.run, one.step): one.weights for one in runs.checkpoints(asked, steps)}
     assert found["tiny", 1000] == found["tiny-s-2", 500]
     assert len(set(found.values())) == 3
@@ -86,7 +86,7 @@ def test_several_repositories_are_several_runs(paper: Source, hub: Hub, tmp_path
 
 def test_rows_may_be_shorter_than_the_models_context(paper: Source, tmp_path: Path) -> None:
     asked = config(tmp_path, dataclasses.replace(paper, context=20))
-    runs.prepare(asked)
+    making.prepare(asked)
     (planned,), twice = runs.datasets(asked, runs.model(asked))
     assert [np.load(tmp_path / "root" / each.path).shape[1] for each in (planned, twice)] == [20, 20]
     asked = config(tmp_path, dataclasses.replace(paper, context=65))
@@ -99,7 +99,7 @@ def test_a_vocabulary_larger_than_the_models_is_refused(paper: Source, hub: Hub,
     tokenizer.train(documents, 600, tmp_path / "large.json")
     hub.put("timaeus/tokens", {"tokenizer.json": (tmp_path / "large.json").read_bytes()})
     asked = config(tmp_path, paper)
-    runs.prepare(asked)
+    making.prepare(asked)
     with pytest.raises(Mistake, match=r"tokenizer\.json has 600 entries, but the model's d_vocab is 512\."):
         runs.datasets(asked, runs.model(asked))
 
@@ -184,7 +184,7 @@ def test_a_checkpoint_is_gone_before_the_next_is_loaded(
 
     words = ["grid.parts=[L0H6]", "grid.metrics=[llc]", "sampler.chains=1", "sampler.draws=2", "sampler.batch=2"]
     asked = config(tmp_path, paper, *words)
-    runs.prepare(asked)
+    making.prepare(asked)
     data, repeats = runs.datasets(asked, runs.model(asked))
     cells = planning.cells(
         runs.checkpoints(asked, runs.steps(asked)), data, repeats, grid=asked.grid, sampler=asked.sampler

@@ -31,10 +31,10 @@ def learning_rate(train: Train, step: int) -> float:
 def as_dict(model: Model, train: Train, seed: int) -> dict[str, Any]:
     """What `prepare` stores of the settings: the model, the training options, and this run's seed.
 
-    What the weights do not depend on, or the tokenizer and rows stand for, is left out.
+    What the weights do not depend on is left out, and so is a tokenizer that is made from the text.
     """
     options = dataclasses.asdict(train)
-    for name in ("seeds", "processes", "tokenizer", "bos"):
+    for name in ("seeds", "processes", *(name for name in ("tokenizer", "bos") if options[name] is None)):
         del options[name]
     return {"seed": seed, "model": plain(model), "train": options}
 
