@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from plain_module import Plain, head_masks, token_losses
+from plain_module import Plain, token_losses
 from scipy import stats
 
 from rllc.metrics import llc
@@ -59,7 +59,7 @@ def devinterp(module: Plain, pool: Pool, part: str, sampler: Sampler, seed: int)
     with tempfile.TemporaryDirectory() as path:
         store = sample(
             module, [{"input_ids": row} for row in pool.tokens_NL], {}, lr=sampler.lr, n_beta=sampler.nbeta,
-            localization=sampler.gamma, param_masks=head_masks(module, int(part[1]), int(part[3])),
+            localization=sampler.gamma, param_masks=module.masks(int(part[1]), int(part[3])),
             loss_fn=token_losses, num_chains=sampler.chains, num_draws=sampler.draws, batch_size=sampler.batch,
             num_init_loss_batches=1, init_seed=1000 * seed, device="cpu", output_path=Path(path) / "samples.zarr",
         )  # fmt: skip

@@ -46,18 +46,16 @@ class Plain(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         return F.linear(mixed.transpose(1, 2).flatten(2), own["o"].flatten(0, 1).T, own["bo"])
 
+    def masks(self, layer: int, head: int) -> dict[str, Tensor | None]:
+        """Of each parameter that holds something of the head, which entries are its own."""
+        masks: dict[str, Tensor | None] = {}
+        for name in (f"L{layer}_{matrix}" for matrix in MATRICES):
+            masks[name] = torch.zeros_like(getattr(self, name), dtype=torch.bool)
+            masks[name][head] = True
+        return masks
+
 
 def token_losses(module: nn.Module, tokens_BL: Tensor) -> Tensor:
     """Next-token cross-entropy (nats), shape (B, L − 1)."""
     logits = module(tokens_BL)[:, :-1]
     return F.cross_entropy(logits.flatten(0, 1), tokens_BL[:, 1:].flatten(), reduction="none").view(len(logits), -1)
-
-
-def head_masks(module: Plain, layer: int, head: int) -> dict[str, Tensor | None]:
-    """Of each parameter that holds something of the head, which entries are its own."""
-    masks: dict[str, Tensor | None] = {}
-    for name in MATRICES:
-        mask = torch.zeros_like(getattr(module, f"L{layer}_{name}"), dtype=torch.bool)
-        mask[head] = True
-        masks[f"L{layer}_{name}"] = mask
-    return masks

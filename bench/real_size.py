@@ -45,10 +45,6 @@ DEVICES = {  # peak FLOP/s of dense products, as the vendor gives it
     "H100 SXM, TF32": 494e12,
     "H100 SXM, bfloat16": 989e12,
 }
-PYTHIA = {  # EleutherAI/pythia-70m, config.json
-    "model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 512, "num_hidden_layers": 6,
-    "num_attention_heads": 8, "intermediate_size": 2048, "max_position_embeddings": 2048, "rotary_pct": 0.25,
-}  # fmt: skip
 DRAWS = {"paper": 10, "pythia70m": 2}
 ROWS = {"paper": 0, "pythia70m": 64}  # 0: all that the experiment asks for
 LAYERS = {"paper": (0,), "pythia70m": (5,)}
@@ -71,10 +67,12 @@ class Used:
 
 def asked(name: str) -> tuple[Config, Model]:
     """The experiment and its model, with the length of its rows."""
-    from rllc.models import hf
-
     config = composition.compose([f"experiment={name}"])
-    model = config.model if name == "paper" else hf.describe(PYTHIA, "config.json")
+    model = config.model
+    if name != "paper":
+        from neox_module import described
+
+        model = described(2048)
     assert config.source is not None
     return config, replace(model, n_ctx=min(config.source.context or model.n_ctx, model.n_ctx))
 
@@ -154,14 +152,15 @@ def devinterp(name: str, part: str, draws: int, batch: int, _rows: int) -> Used:
     import torch
     from devinterp.optim import SGMCMC
     from devinterp.slt.sampler import sample_single_chain
-    from plain_module import Plain, head_masks, token_losses
+    from neox_module import twin
+    from plain_module import token_losses
 
     from rllc.models import decoder
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     config, model = asked(name)
     sampler = config.sampler
-    module = Plain(decoder.init(model, 0), model)
+    module = twin(decoder.init(model, 0), model)
     tokens_NL = torch.from_numpy(np.random.default_rng(0).integers(model.d_vocab, size=(1024, model.n_ctx)))
     layer, _, head = part[1:].partition("H")
     idle = resident("VmRSS")
@@ -169,7 +168,7 @@ def devinterp(name: str, part: str, draws: int, batch: int, _rows: int) -> Used:
     sample_single_chain(
         module, [{"input_ids": row} for row in tokens_NL],
         lambda module, batch: (token_losses(module, batch["input_ids"]), {}),
-        head_masks(module, int(layer), int(head)), num_draws=draws, sampling_method=SGMCMC.sgld,
+        module.masks(int(layer), int(head)), num_draws=draws, sampling_method=SGMCMC.sgld,
         sampling_method_kwargs={"lr": sampler.lr, "nbeta": sampler.nbeta, "localization": sampler.gamma},
         chain=0, seed=0, dataloader_seed=0, step_callback=lambda *_, **__: at.append(clocks()),
         batch_size=batch or sampler.batch,

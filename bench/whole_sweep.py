@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from chain_cost import MODELS, OURS
-from plain_module import Plain, head_masks, token_losses
+from plain_module import Plain, token_losses
 
 from rllc.metrics import llc
 from rllc.models import decoder, sharing
@@ -62,7 +62,7 @@ def devinterp(name: str, datasets: list[torch.Tensor], sampler: Sampler, per_lay
             with tempfile.TemporaryDirectory() as path:
                 sample(
                     module, rows, {"train": rows}, lr=sampler.lr, n_beta=sampler.nbeta, localization=sampler.gamma,
-                    param_masks=head_masks(module, layer, head), loss_fn=token_losses, num_chains=sampler.chains,
+                    param_masks=module.masks(layer, head), loss_fn=token_losses, num_chains=sampler.chains,
                     num_draws=sampler.draws, batch_size=sampler.batch, device="cpu",
                     output_path=Path(path) / "samples.zarr",
                 )  # fmt: skip

@@ -16,7 +16,7 @@ from rllc.zoo import folder
 
 sys.path += [str(Path(__file__).parents[1] / "fixtures" / "tiny_attn"), str(Path(__file__).parents[2] / "bench")]
 import tiny_attn
-from plain_module import Plain, head_masks, token_losses
+from plain_module import Plain, token_losses
 
 SAMPLER = Sampler(
     lr=1e-3, nbeta=30.0, gamma=200.0, chains=24, draws=40, burn_in=0, batch=8, batches="shared", reference="batches"
@@ -55,7 +55,7 @@ def by_devinterp(module, pool, layer, head, path):
         lr=SAMPLER.lr,
         n_beta=SAMPLER.nbeta,
         localization=SAMPLER.gamma,
-        param_masks=head_masks(module, layer, head),
+        param_masks=module.masks(layer, head),
         loss_fn=token_losses,
         num_chains=SAMPLER.chains,
         num_draws=SAMPLER.draws,
