@@ -26,6 +26,7 @@ VERBS = {
     "report": "draw figures and the HTML page from the gathered files, offline",
     "track": "follow a sweep in Weights & Biases until it ends; track.rebuild=true makes its W&B runs anew",
 }
+ONLY = {"input": ("cluster", "compare", "report"), "merge": ("gather",), "devinterp": ("gather",)}  # keys of some verbs
 HELP = f"""usage: rllc VERB [OVERRIDE ...]
 
 {chr(10).join(f"  {verb:10}{text}" for verb, text in VERBS.items())}
@@ -99,7 +100,14 @@ def _dispatch(verb: str, overrides: Sequence[str]) -> int:
     }  # fmt: skip
     if verb not in verbs:
         raise unknown("verb", verb, verbs)
-    return composition.run(verb, overrides, verbs[verb])
+
+    def act(config: "Config") -> int:
+        for key, able in ONLY.items():
+            if (value := getattr(config, key)) is not None and verb not in able:
+                raise Mistake(f"{key}: {value!r} says nothing to `rllc {verb}`, only to rllc {', '.join(able)}.")
+        return verbs[verb](config)
+
+    return composition.run(verb, overrides, act)
 
 
 def _sweep(config: "Config") -> int:

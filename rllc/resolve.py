@@ -129,13 +129,14 @@ def _check_ranges(config: Config) -> None:
     at_least("train.checkpoints.log", train.checkpoints.log, 0)
     for key, value, low, high in (
         ("train.lr", train.lr, 0, math.inf), ("train.weight_decay", train.weight_decay, 0, math.inf),
-        ("train.clip", train.clip, 0, math.inf), ("train.repeats", train.repeats, 0, 1),
-        *((f"train.betas.{i}", beta, 0, 1) for i, beta in enumerate(train.betas)),
+        ("train.repeats", train.repeats, 0, 1), ("track.quiet", config.track.quiet, 0, math.inf),
     ):  # fmt: skip
         if not (math.isfinite(value) and low <= value <= high):
             raise Mistake(f"{key}: {value} is not a finite number from {low} to {high}.")
-    if len(train.betas) != 2:
-        raise Mistake(f"train.betas: {train.betas} must be two numbers.")
+    if not (math.isfinite(train.clip) and train.clip > 0):
+        raise Mistake(f"train.clip: {train.clip} is not a finite number above 0; 1e9 clips nothing.")
+    if len(train.betas) != 2 or not all(0 <= beta < 1 for beta in train.betas):
+        raise Mistake(f"train.betas: {train.betas} must be two numbers from 0 to below 1.")
     for key, seeds in (("train.seeds", train.seeds), ("grid.seeds", config.grid.seeds)):
         for seed in seeds:
             if not 0 <= seed < SEEDS:

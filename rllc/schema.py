@@ -41,6 +41,8 @@ def build(kind: Any, value: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
             return None
+        if value == "" and str in args:
+            raise Mistake(f"{key}: '' is empty; null stands for nothing.")
         return build(_member(args, value, key), value, key)
     if origin is Literal:
         if value not in args:
@@ -70,7 +72,7 @@ def _member(args: tuple[Any, ...], value: Any, key: str) -> Any:
         return members[0]
     named = {name: each for each in members for name in get_args(get_type_hints(each)["kind"])}
     kind = value.get("kind") if isinstance(value, Mapping) else value
-    if kind not in named:
+    if not isinstance(kind, str) or kind not in named:
         raise unknown(f"{key}.kind", kind, named)
     return named[kind]
 

@@ -85,15 +85,16 @@ def check(config: Config) -> dict[str, list[int]]:
         Mistake: a step, part, dataset or number of clusters that does not exist; a grid without cells; a backend or
             W&B not installed.
     """
-    if config.merge:
-        raise Mistake(f"merge: {config.merge} is for `rllc gather` alone; run that, then this without merge.")
     track.check(config.track)
     installed.check(config.sampler)
     if config.module is not None:
-        return modules.check(config, config.module)
+        found = modules.check(config, config.module)
+        _check_report(config, config.grid.parts, found)
+        return found
     steps, models = runs.steps(config), runs.models(config)
     wanted, *_ = [_parts(config, run, model) for run, model in models.items()]
-    if not outline(config, {run: found[:1] for run, found in steps.items()}):  # each step has the same cells
+    cells = outline(config, {run: found[:1] for run, found in steps.items()})  # each step has the same cells
+    if not cells:
         raise Mistake(
             f"grid.metrics: {config.grid.metrics} measure nothing of grid.parts {config.grid.parts}; scores are of "
             "whole heads, as L0H1, and compositions and paths of two heads of different layers."
@@ -106,7 +107,20 @@ def check(config: Config) -> dict[str, list[int]]:
             documents.fingerprint(config.data[name])
     if fitting := scopes.fitting(config.cluster, wanted):
         scopes.check(fitting, wanted)
+    _check_report(config, [cell.task.part for cell in cells], steps)
     return steps
+
+
+def _check_report(config: Config, parts: Sequence[str], steps: dict[str, list[int]]) -> None:
+    """Check what is asked of the report, which can draw what was planned before, too."""
+    if config.report.traces is None and not config.report.stages:
+        return
+    from rllc.report import asked
+
+    before = [cell.task for cell in plan.read(folder(config))]
+    asked.traces(config.report.traces, {*parts, *(task.part for task in before)})
+    past = {run: [task.step for task in before if task.run == run] for run in steps}
+    asked.stages(config.report.stages, {run: [*found, *past[run]] for run, found in steps.items()})
 
 
 def _parts(config: Config, run: str, model: Model) -> list[str]:

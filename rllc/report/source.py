@@ -11,8 +11,8 @@ import numpy as np
 from rllc import stages, trajectories
 from rllc.head_types import SCORES
 from rllc.measured import WHOLE
-from rllc.mistake import Mistake, unknown
-from rllc.report import contexts, estimates, grouping
+from rllc.mistake import Mistake
+from rllc.report import asked, contexts, estimates, grouping
 from rllc.report.estimates import Curves, Row, Values
 from rllc.report.grouping import Groups
 from rllc.stages import Boundary
@@ -106,8 +106,8 @@ def read(
     shown = {metric, *SCORES}
     others = {name: estimates.curves(rows, name) for name in sorted({row["metric"] for row in rows} - shown)}
     parts = sorted({part for curve in curves.values() for part in curve.parts})
-    if traces is not None and traces not in parts:
-        raise unknown("report.traces", traces, parts)
+    asked.traces(traces, parts)
+    asked.stages(by_hand, {run: curve.steps for run, curve in curves.items()})
     losses = estimates.training(sweep)
     environment, groups = _text(sweep / "env.json"), grouping.read(sweep / "clusters")
     clustered, trouble = _clustered(table or sweep / "estimates.parquet", metric, groups)
@@ -157,10 +157,6 @@ def _traced(curve: Curves, wanted: str | None) -> str:
 def _stages(curve: Curves, losses: tuple[Values, Values] | None, by_hand: Sequence[int] | None) -> Stages:
     """Take the ends of stages given by hand, or find them from λ̂ of the whole model, else from the training loss."""
     if by_hand is not None:
-        first, last = curve.steps[0], curve.steps[-1]
-        for step in by_hand:
-            if not first < step < last:
-                raise Mistake(f"report.stages: {step} is not between the steps {first} and {last} of run {curve.run}.")
         return Stages("by hand", tuple(Boundary(step, step, step, 1.0) for step in sorted(by_hand)))
     if curve.metric == "llc" and WHOLE in curve.parts:
         value_DT, error_DT = (of[curve.parts.index(WHOLE)] for of in (curve.value_PDT, curve.error_PDT))
