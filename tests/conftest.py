@@ -17,6 +17,12 @@ os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torc
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # likewise: some tests ask for equal bits
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One process more than there are cores where the drills on Slurm run, which mostly wait; else as usual."""
+    drills = "not slurm" not in config.option.markexpr and shutil.which("slurmctld")
+    return (os.cpu_count() or 1) + 1 if drills else None
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of text for the tiny job."""
