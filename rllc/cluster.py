@@ -18,6 +18,7 @@ from rllc.trajectories import natural
 
 Values = NDArray[np.float64]
 Index = NDArray[np.intp]
+Way = tuple[Method, tuple[Scaling, ...]]  # and the scalings that its labels are of
 
 INDICES = ("silhouette", "jaccard")
 REDRAWN = 4  # draws of the chains on each null curve
@@ -112,12 +113,21 @@ def draws(method: Method, options: config.Cluster) -> int:
     return min(options.draws, methods.SLOW.get(method, options.draws))
 
 
-def clusterings(scope: Scope, method: Method, options: config.Cluster) -> list[Labels]:
-    """Cluster one scope by one method, for all scalings; k-shape, which is blind to scaling, is run once."""
-    if method != "kshape":
-        return [labels for how in options.scalings for labels in group(scope, method, how, options)]
-    once = group(scope, method, options.scalings[0], options)
-    return [dataclasses.replace(labels, scaling=how) for how in options.scalings for labels in once]
+def ways(options: config.Cluster) -> list[Way]:
+    """Give what is to be run: each method with each scaling; k-shape, which is blind to scaling, once for all."""
+    single = [(how,) for how in options.scalings]
+    return [
+        (method, hows)
+        for method in options.methods
+        for hows in ([tuple(options.scalings)] if method == "kshape" else single)
+    ]
+
+
+def clusterings(scope: Scope, way: Way, options: config.Cluster) -> list[Labels]:
+    """Cluster one scope in one way: the labels for each of its scalings, which are alike."""
+    method, hows = way
+    once = group(scope, method, hows[0], options)
+    return [dataclasses.replace(labels, scaling=how) for how in hows for labels in once]
 
 
 def choose(found: Sequence[Labels], options: config.Cluster) -> Choice:

@@ -1,17 +1,24 @@
 """The offline stage: read curves, cluster them in every way asked for, compare, and write the tables."""
 
 import itertools
+import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rllc import atomic, cluster, compare, config, findings, head_types, matching, scopes, trajectories
-from rllc.cluster import Labels
+from rllc.cluster import Labels, Way
 from rllc.compare import Cell
 from rllc.findings import Summary
+from rllc.scopes import Scope
 from rllc.trajectories import Trajectories
 
 Progress = Callable[[int, int], object]
+
+ALONE = 5.0  # seconds of work before other processes are started, which takes some itself
+LARGE = 2000  # parts of a scope
 
 
 def run(
@@ -35,8 +42,6 @@ def run(
     Raises:
         Mistake: the curves are incomplete, or the options do not fit them; nothing was written.
     """
-    from threadpoolctl import threadpool_limits
-
     if table is None:
         curves = trajectories.read(folder, fill=options.fill)
     else:
@@ -49,8 +54,7 @@ def run(
             print(f"rllc: {sentence}", file=sys.stderr)
         scopes.check(options := fitting, curve.parts)
     scores = head_types.last_scores(table or folder / "estimates.parquet")
-    with threadpool_limits(1):  # curves are small: more threads only wait for each other
-        labels = _label(curves, options, progress)
+    labels = _label(curves, options, progress)
     choices = {cell: cluster.choose(found, options) for cell, found in labels.items()}
     matches, transfers = matching.between(curves, labels, choices, options)
     summary = Summary(
@@ -71,12 +75,49 @@ def run(
 def _label(
     curves: Sequence[Trajectories], options: config.Cluster, progress: Progress | None
 ) -> dict[Cell, list[Labels]]:
-    """Cluster every scope of every run by every method."""
-    cells = [(curve.run, scope) for curve in curves for scope in scopes.cut(curve, options)]
-    labels: dict[Cell, list[Labels]] = {(name, scope.name): [] for name, scope in cells}
-    work = list(itertools.product(cells, options.methods))
-    for done, ((name, scope), method) in enumerate(work, start=1):
-        labels[name, scope.name] += cluster.clusterings(scope, method, options)
+    """Cluster every scope of every run in every way."""
+    cut = {(curve.run, scope.name): scope for curve in curves for scope in scopes.cut(curve, options)}
+    work = list(itertools.product(cut, cluster.ways(options)))
+    labels: dict[Cell, list[Labels]] = {cell: [] for cell in cut}
+    found = _each([(cut[cell], way, options) for cell, way in work])
+    for done, ((cell, _), of_way) in enumerate(zip(work, found, strict=True), start=1):
+        labels[cell] += of_way
         if progress:
             progress(done, len(work))
     return labels
+
+
+def _each(work: Sequence[tuple[Scope, Way, config.Cluster]]) -> Iterator[list[Labels]]:
+    """Give what each piece of work finds, in order: after ALONE seconds from one process for each core.
+
+    Scopes of more than LARGE parts are left to one process, since their distances fill the memory.
+    """
+    import joblib
+
+    began, rest = time.monotonic(), list(work)
+    many = joblib.cpu_count() if all(len(scope.parts) <= LARGE for scope, *_ in work) else 1
+    while rest and (min(many, len(rest)) == 1 or time.monotonic() - began < ALONE):
+        yield _one(*rest.pop(0))
+    if rest:
+        pool = joblib.Parallel(
+            min(many, len(rest)), return_as="generator", initializer=_follow, initargs=(os.getpid(),)
+        )
+        yield from pool(joblib.delayed(_one)(*piece) for piece in rest)
+
+
+def _follow(parent: int) -> None:
+    """End this process when the one that started it is gone, which joblib's do not always."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _one(scope: Scope, way: Way, options: config.Cluster) -> list[Labels]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # curves are small: more threads only wait for each other
+        return cluster.clusterings(scope, way, options)

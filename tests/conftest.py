@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("RLLC_CACHE", f"{tempfile.gettempdir()}/rllc-tests-{os.getuid()}")  # of compiled programs
 os.environ.setdefault("MKL_CBWR", "AUTO")  # as the workers have it; before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # likewise: some tests ask for equal bits
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # of a clustering: the other cores have tests of their own
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

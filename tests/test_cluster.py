@@ -64,7 +64,10 @@ def test_random_walks_have_positive_silhouettes_and_stay_within_their_null():
 def test_kshape_is_blind_to_scaling_and_run_once():
     value_PDT, _ = planted.curves(gains=(0.2, 5))
     few = replace(OPTIONS, k_range=[2, 4], null_draws=2)
-    twice = cluster.clusterings(scope(value_PDT), "kshape", few)
+    assert cluster.ways(replace(few, methods=["ward", "kshape"])) == [
+        ("ward", ("none",)), ("ward", ("minmax",)), ("kshape", ("none", "minmax")),
+    ]  # fmt: skip
+    twice = cluster.clusterings(scope(value_PDT), ("kshape", ("none", "minmax")), few)
     none, minmax = ([labels for labels in twice if labels.scaling == how] for how in OPTIONS.scalings)
     assert [labels.k for labels in none] == [labels.k for labels in minmax] == [2, 4]
     assert [(labels.label_P, labels.scores["silhouette"]) for labels in none] == [
@@ -72,10 +75,8 @@ def test_kshape_is_blind_to_scaling_and_run_once():
     ]
     alone = cluster.group(scope(value_PDT), "kshape", "minmax", few)
     assert [labels.label_P for labels in alone] == [labels.label_P for labels in minmax]
-    ward = cluster.clusterings(scope(value_PDT), "ward", OPTIONS)
-    assert [(labels.scaling, labels.k) for labels in ward] == [
-        (how, k) for how in ("none", "minmax") for k in (2, 3, 4)
-    ]
+    ward = cluster.clusterings(scope(value_PDT), ("ward", ("minmax",)), OPTIONS)
+    assert [(labels.scaling, labels.k) for labels in ward] == [("minmax", k) for k in (2, 3, 4)]
 
 
 def test_kshape_ignores_level_and_size_of_every_curve():

@@ -1,11 +1,15 @@
 import csv
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tiny
 
 from rllc import clustering
 from rllc.config import Cluster, Primary
@@ -51,6 +55,38 @@ def groups(folder: Path, method: str, scaling: str, scope: str, k: str) -> list[
         if (line["method"], line["scaling"], line["scope"], line["k"]) == (method, scaling, scope, k):
             found[line["label"]] = found.get(line["label"], "") + line["part"][-1]
     return [found[label] for label in sorted(found)]
+
+
+@pytest.mark.slow
+def test_several_processes_find_what_one_does(tmp_path, monkeypatch):
+    options = replace(FAST, methods=["kmeans", "kshape", "ward"])
+    seen = {1: [], 2: []}
+    for processes in seen:
+        monkeypatch.setenv("LOKY_MAX_CPU_COUNT", str(processes))
+        monkeypatch.setattr(clustering, "ALONE", 0.0)
+        clustering.run(
+            sweep(tmp_path / str(processes)), options, progress=lambda *at, to=seen[processes]: to.append(at)
+        )
+    one, two = (tmp_path / str(processes) / "clusters" for processes in seen)
+    assert seen[1] == seen[2] == [(done, 10) for done in range(1, 11)]
+    assert {path.name for path in one.iterdir()} == {path.name for path in two.iterdir()}
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_killed_clustering_leaves_no_process(tmp_path):
+    code = (
+        "import sys; from rllc import cli, clustering; clustering.ALONE = 0; "
+        f"sys.argv = ['rllc', 'cluster', 'input={REFERENCE / 'rllc.csv'}', 'root={tmp_path}']; cli.main()"
+    )
+    environment = os.environ | {"LOKY_MAX_CPU_COUNT": "2"}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    tiny.until(lambda: len(tiny.descendants(process.pid)) >= 3)  # two, and what keeps book of their memory
+    begun = tiny.descendants(process.pid)
+    process.kill()
+    process.wait()
+    tiny.until(lambda: not tiny.alive(begun), seconds=30)
 
 
 @pytest.mark.slow
@@ -100,7 +136,7 @@ def test_tables_are_written_whole_and_the_same_each_time(tmp_path):
 def test_the_choice_of_k_is_stated(tmp_path):
     calls = []
     summary = clustering.run(sweep(tmp_path), FAST, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert calls == [(done, 8) for done in range(1, 9)]
     config = json.loads((tmp_path / "clusters" / "config.json").read_text())
     gains = {
         (line["scope"], int(line["k"])): float(line["value"]) - float(line["null_median"])
